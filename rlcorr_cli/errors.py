@@ -168,6 +168,11 @@ def not_one_of(name: str, value: object, choices: Iterable[str]) -> UsageError:
     return UsageError(message, f"Try {nearest(str(value), allowed, 1)}.")
 
 
+def contradiction(first: str, second: str, hint: str) -> UsageError:
+    """The error for two options that contradict each other."""
+    return UsageError(f"{first} and {second} contradict each other.", hint)
+
+
 def nearest(name: str, known: Iterable[str], n: int = 3) -> str:
     """The known names closest to a mistyped one, as text: 'a, b'; all of them when none is close.
 

@@ -8,19 +8,8 @@ probability 1.
 
 from typing import Any
 
-from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import (
-    Config,
-    Framework,
-    Switch,
-    choice,
-    contradiction,
-    first_key,
-    flag,
-    key_of,
-    number,
-    positive,
-)
+from rlcorr_cli.errors import UsageError, contradiction
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, key_of
 from rlcorr_cli.plans.plan import Bounds, Budget, Plan, Rejection, Scope, Weighting, WeightScope
 
 _METRICS = {
@@ -37,23 +26,23 @@ _NEW = ("level", "action", "metric", "agg", "upper", "lower")
 
 
 def _areal_plan(config: Config) -> Plan:
-    old, new = first_key(config, (_MODE, _CAP)), first_key(config, _NEW)
+    old, new = config.first_key((_MODE, _CAP)), config.first_key(_NEW)
     if old and new:
         raise contradiction(old, f"rejection_sampling.{new}", f"{old} is of an older release: keep one kind.")
-    if config.get("use_decoupled_loss") is not None and not flag(config, "use_decoupled_loss") and (old or new):
+    if config.get("use_decoupled_loss") is not None and not config.flag("use_decoupled_loss") and (old or new):
         key = old or f"rejection_sampling.{new}"
         raise contradiction(key, "use_decoupled_loss: false", "AReaL corrects the decoupled loss only.")
     weighting, rejections = _of_old_options(config) if old else _of_rejection_sampling(config) if new else (None, ())
-    threshold = positive(config, "m2_threshold")
+    threshold = config.positive("m2_threshold")
     budgets = () if threshold is None else (Budget(threshold, name="m2po"),)
     return Plan("areal", weighting, rejections, log_ratio_limit=None, budgets=budgets)
 
 
 def _of_rejection_sampling(config: Config) -> tuple[Weighting, tuple[Rejection, ...]]:
-    level = choice(config, "level", ("token", "sequence"), "token")
-    action = choice(config, "action", ("mask", "clamp"), "mask")
-    metric = choice(config, "metric", tuple(_METRICS), "ratio")
-    agg = choice(config, "agg", tuple(_SCOPES), "mean")
+    level = config.choice("level", ("token", "sequence"), "token")
+    action = config.choice("action", ("mask", "clamp"), "mask")
+    metric = config.choice("metric", tuple(_METRICS), "ratio")
+    agg = config.choice("agg", tuple(_SCOPES), "mean")
     bounds = _areal_bounds(config, metric)
     scope: WeightScope = "geometric" if level == "sequence" and metric == "ratio" else "token"
     if action == "clamp":
@@ -67,7 +56,7 @@ def _of_rejection_sampling(config: Config) -> tuple[Weighting, tuple[Rejection, 
 
 
 def _areal_bounds(config: Config, metric: str) -> Bounds:
-    upper, lower = number(config, "upper", 5.0), number(config, "lower")
+    upper, lower = config.number("upper", 5.0), config.number("lower")
     if metric == "ratio" and ((upper is not None and upper <= 1) or (lower is not None and lower <= 0)):
         raise UsageError("A ratio's upper must be above 1 and its lower above 0.", "AReaL's default is upper: 5.0.")
     if metric in ("kl_k2", "kl_k3", "binary_kl") and upper is not None and upper <= 0:
@@ -76,7 +65,7 @@ def _areal_bounds(config: Config, metric: str) -> Bounds:
 
 
 def _of_old_options(config: Config) -> tuple[Weighting | None, tuple[Rejection, ...]]:
-    mode, cap = choice(config, _MODE, _MODES, "token_mask"), positive(config, _CAP, 5.0)
+    mode, cap = config.choice(_MODE, _MODES, "token_mask"), config.positive(_CAP, 5.0)
     if mode == "disabled":
         return None, ()
     level, _, how = mode.partition("_")
@@ -84,7 +73,7 @@ def _of_old_options(config: Config) -> tuple[Weighting | None, tuple[Rejection, 
     return Weighting(scope, Bounds(None, cap), "zero" if how == "mask" else "clamp"), ()
 
 
-def _areal_config(plan: Plan) -> Config:
+def _areal_config(plan: Plan) -> dict[str, Any]:
     actor: dict[str, Any] = {}
     weighting, rejections = plan.weighting, plan.rejections
     if plan.budgets:
@@ -106,7 +95,7 @@ AREAL = Framework(
     name="AReaL",
     keys=(*_NEW, "m2_threshold", "use_decoupled_loss", _CAP, _MODE),
     blocks=(("actor",),),
-    read=_areal_plan,
+    to_plan=_areal_plan,
     to_config=_areal_config,
     own=(("actor", "rejection_sampling"), ("rejection_sampling",)),
     common=(*_NEW, "use_decoupled_loss"),

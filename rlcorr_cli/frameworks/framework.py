@@ -14,96 +14,94 @@ from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, TypeVar, overload
 
-from rlcorr_cli.errors import UsageError, nearest, shortened
+from rlcorr_cli.errors import UsageError, contradiction, nearest, shortened
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans.objective import ObjectiveName
-from rlcorr_cli.plans.plan import LEVELS, STATISTICS, Gate, Plan, Rejection, Scope, WeightScope
+from rlcorr_cli.plans.plan import STATISTICS, Bounds, Plan, Rejection, Scope, veto
 from rlcorr_cli.totals.limits import exp
 from rlcorr_cli.totals.view import BatchMean, Numbers, StatisticFamily, Value, Values
 
-Config = Mapping[str, Any]
 Option = TypeVar("Option", bound=str)
 Path = tuple[str, ...]
 CLOSE = 0.85
 """How like one of ours a key among others' must be to count as a misspelling of it."""
 
 
-def checked(config: Config, keys: tuple[str, ...], framework: str) -> Config:
-    """`config` if the framework knows all its keys; else an error that names the nearest."""
-    for key in config:
-        if key not in keys:
-            raise UsageError(f"{framework} has no option '{key}'.", f"Nearest: {nearest(str(key), keys)}.")
-    return config
+class Config(dict[str, Any]):
+    """A framework's options as they were written.
 
+    Each method reads one as a kind of value; a value of another kind is a UsageError that names the option.
+    """
 
-def number(config: Config, key: str, default: float | None = None) -> float | None:
-    """A finite number or None; strings of digits count, 'nan' and booleans do not."""
-    value = config.get(key, default)
-    if value is None:
-        return None
-    try:
-        result = math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        result = math.nan
-    if not math.isfinite(result):
-        raise UsageError(f"{key} must be a finite number, got {shortened(value)}.", "Use null for no bound.")
-    return result
+    def check_keys(self, keys: tuple[str, ...], framework: str) -> None:
+        """Refuse keys that the framework does not know, by an error that names the nearest."""
+        for key in self:
+            if key not in keys:
+                raise UsageError(f"{framework} has no option '{key}'.", f"Nearest: {nearest(str(key), keys)}.")
 
+    def first_key(self, keys: tuple[str, ...]) -> str | None:
+        """The first of some options that are there, if only as null."""
+        return next((key for key in keys if key in self), None)
 
-def positive(config: Config, key: str, default: float | None = None) -> float | None:
-    """A number above 0, or None."""
-    value = number(config, key, default)
-    if value is not None and value <= 0:
-        raise UsageError(f"{key} must be positive, got {value:g}.", "Use null to switch it off.")
-    return value
+    def number(self, key: str, default: float | None = None) -> float | None:
+        """A finite number or None; strings of digits count, 'nan' and booleans do not."""
+        value = self.get(key, default)
+        if value is None:
+            return None
+        try:
+            result = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError, OverflowError):
+            result = math.nan
+        if not math.isfinite(result):
+            raise UsageError(f"{key} must be a finite number, got {shortened(value)}.", "Use null for no bound.")
+        return result
 
-
-def flag(config: Config, key: str, default: bool = False) -> bool:
-    """The option's true or false."""
-    value = config.get(key, default)
-    if not isinstance(value, bool):
-        raise UsageError(f"{key} must be true or false, got {shortened(value)}.", "Write it without quotes.")
-    return value
-
-
-@overload
-def choice(config: Config, key: str, allowed: tuple[Option, ...], default: Option) -> Option: ...
-@overload
-def choice(config: Config, key: str, allowed: tuple[Option, ...], default: None = None) -> Option | None: ...
-def choice(config: Config, key: str, allowed: tuple[Option, ...], default: Option | None = None) -> Option | None:
-    """One of `allowed`; the default where the option is null or left out."""
-    value = config.get(key)
-    if value is None:
-        return default
-    if value in allowed:
+    def positive(self, key: str, default: float | None = None) -> float | None:
+        """A number above 0, or None."""
+        value = self.number(key, default)
+        if value is not None and value <= 0:
+            raise UsageError(f"{key} must be positive, got {value:g}.", "Use null to switch it off.")
         return value
-    raise UsageError(
-        f"{key} must be one of {', '.join(allowed)}, got {shortened(value)}.", "Use null to switch it off."
-    )
 
+    def around_one(self, what: str, high_key: str, low_key: str, default: float | None = 2.0) -> Bounds:
+        """A ratio's bounds: a high one, which `what` needs, and a low one, 1 / high where it is not given."""
+        high = self.positive(high_key, default)
+        if high is None:
+            raise UsageError(f"{what} needs {high_key}.", f"For example {high_key}: 2.0.")
+        low = self.number(low_key)
+        return Bounds(1 / high if low is None else low, high)
 
-@overload
-def ratio_level(config: Config, key: str, default: WeightScope) -> WeightScope: ...
-@overload
-def ratio_level(config: Config, key: str, default: None = None) -> WeightScope | None: ...
-def ratio_level(config: Config, key: str, default: WeightScope | None = None) -> WeightScope | None:
-    """The scope of a ratio that verl and slime call its level; the default where it is null or left out."""
-    return choice(config, key, tuple(LEVELS)) or default
+    def vetoes(self, key: str) -> tuple[Rejection, ...]:
+        """The veto at a threshold; none where that is null or left out."""
+        threshold = self.positive(key)
+        return () if threshold is None else (veto(threshold),)
 
+    def flag(self, key: str, default: bool = False) -> bool:
+        """The option's true or false."""
+        value = self.get(key, default)
+        if not isinstance(value, bool):
+            raise UsageError(f"{key} must be true or false, got {shortened(value)}.", "Write it without quotes.")
+        return value
 
-def first_key(config: Config, keys: tuple[str, ...]) -> str | None:
-    """The first of some options that a config has, if only as null."""
-    return next((key for key in keys if key in config), None)
+    @overload
+    def choice(self, key: str, allowed: tuple[Option, ...], default: Option) -> Option: ...
+    @overload
+    def choice(self, key: str, allowed: tuple[Option, ...], default: None = None) -> Option | None: ...
+    def choice(self, key: str, allowed: tuple[Option, ...], default: Option | None = None) -> Option | None:
+        """One of `allowed`; the default where the option is null or left out."""
+        value = self.get(key)
+        if value is None:
+            return default
+        if value in allowed:
+            return value
+        raise UsageError(
+            f"{key} must be one of {', '.join(allowed)}, got {shortened(value)}.", "Use null to switch it off."
+        )
 
 
 def key_of(table: Mapping[Option, Any], value: object) -> Option | None:
     """What a framework calls one of our values, by the table that it is read with; None where it has no name for it."""
     return next((key for key, each in table.items() if each == value), None)
-
-
-def contradiction(first: str, second: str, hint: str) -> UsageError:
-    """The error for two options that contradict each other."""
-    return UsageError(f"{first} and {second} contradict each other.", hint)
 
 
 DIGITS = 9
@@ -132,20 +130,25 @@ def scalar(value: Any) -> str:
             return str(value)
 
 
-def under(path: str, options: Config) -> dict[str, Any]:
+def under(path: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Options under a dotted path."""
     first, *rest = path.split(".")
     return {first: under(".".join(rest), options) if rest else options}
 
 
-def dppo_bounds(plan: Plan, statistic: str, losing: Gate = "nonpositive") -> tuple[float, float | None] | None:
-    """How far down and up a plan's DPPO mask lets a statistic go; None where it has no such mask.
+def outliers(low: float | None, high: float | None, names: tuple[str, str]) -> tuple[Rejection, ...]:
+    """Reject a sequence with any token's ratio below low or above high, each where it is one.  names: of the two."""
+    below = () if not low else (Rejection("ratio", "seq_min", Bounds(low, None), names[0]),)
+    above = () if high is None else (Rejection("ratio", "seq_max", Bounds(None, high), names[1]),)
+    return below + above
 
-    losing: the gate of its lower end.
-    """
-    bounds = {each.gate: each.bounds for each in plan.rejections if each.statistic == statistic}
-    low = bounds[losing].low if bounds.keys() == {"positive", losing} else None
-    return None if low is None else (-low, bounds["positive"].high)
+
+def outlier_options(plan: Plan, stem: str) -> dict[str, Any]:
+    """The same, of a plan, as options of that stem, _low and _high."""
+    rejections = rejections_by(plan)
+    lows, highs = rejections.get(("ratio", "seq_min")), rejections.get(("ratio", "seq_max"))
+    low = {} if lows is None else {f"{stem}_low": lows.bounds.low}
+    return low | ({} if highs is None else {f"{stem}_high": highs.bounds.high})
 
 
 def rejections_by(plan: Plan) -> dict[tuple[str, Scope], Rejection]:
@@ -241,6 +244,7 @@ class Framework:
     of its correction's options begin; one of them that is not known may change what the others mean, and is refused.
     signs: switches that tell the framework where they are set.
     write: totals and a plan that `read` made -> the framework's metrics, by its names.
+    to_plan: its options -> the plan that they mean.
     to_config: a plan -> the options that come nearest to it, which `write.py` holds to be read as the plan again.
     toml: whether its config is TOML, where others' is YAML.  flags: whether its command line takes options as flags of
     their dotted names.
@@ -253,8 +257,8 @@ class Framework:
 
     name: str
     keys: tuple[str, ...]
-    blocks: tuple[Path, ...]
-    read: Callable[[Config], Plan]
+    blocks: tuple[Path, ...] = ()
+    to_plan: Callable[[Config], Plan]
     own: tuple[Path, ...] = ()
     shared: tuple[Path, ...] = ()
     common: tuple[str, ...] = ()
@@ -264,7 +268,7 @@ class Framework:
     family: str = "(?!)"
     signs: tuple[str, ...] = ()
     write: Callable[[Numbers, Plan], Values] = no_numbers
-    to_config: Callable[[Plan], Config | None] = lambda plan: None
+    to_config: Callable[[Plan], Mapping[str, Any] | None] = lambda plan: None
     toml: bool = False
     flags: bool = False
     batch_mean: BatchMean = field(default_factory=BatchMean)
@@ -293,15 +297,19 @@ class Framework:
         own = any(_is_there(data, path) for path in places)
         return own or any(key in self.keys for path in self.blocks for key in _at(data, path))
 
-    def is_signed(self, data: Config) -> bool:
+    def is_signed(self, data: Mapping[str, Any]) -> bool:
         """Whether a switch that no other framework has tells whose config it is."""
         return any(data.get(key) is not None for key in self.signs)
 
-    def options(self, data: Config) -> Config:
-        """The framework's options in a config; a key that is not its own, or contradicts another, is a UsageError."""
-        return self._only_block(data) if self.is_profile else self._all_blocks(data)
+    def read(self, options: Mapping[str, Any]) -> Plan:
+        """The plan that its options mean; a UsageError where they mean none."""
+        return self.to_plan(Config(options))
 
-    def _only_block(self, data: Config) -> Config:
+    def options(self, data: Mapping[str, Any]) -> Config:
+        """The framework's options in a config; a key that is not its own, or contradicts another, is a UsageError."""
+        return Config(self._only_block(data) if self.is_profile else self._all_blocks(data))
+
+    def _only_block(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """Those under the first of its blocks that has any, else those at top level."""
         for path in self.blocks:
             inner = _value(data, path)
@@ -316,7 +324,7 @@ class Framework:
             )
         return data
 
-    def _all_blocks(self, data: Config) -> Config:
+    def _all_blocks(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         """Those of all its blocks together."""
         options: dict[str, Any] = {}
         for path in (*self._places, ()):
@@ -331,7 +339,7 @@ class Framework:
                 options[key] = block[key]
         return options
 
-    def objectives(self, data: Config) -> dict[str, ObjectiveName]:
+    def objectives(self, data: Mapping[str, Any]) -> dict[str, ObjectiveName]:
         """The objectives that switches choose, by their options; a UsageError where a switch, or an option of the
         correction that is not known, changes what the others mean."""
         chosen: dict[str, ObjectiveName] = {}
@@ -349,7 +357,7 @@ class Framework:
                     )
         return chosen
 
-    def unread(self, data: Config) -> tuple[str, ...]:
+    def unread(self, data: Mapping[str, Any]) -> tuple[str, ...]:
         """The options that stand beside its own and are not read, by their dotted names, those first that share words
         with its own; blocks are others' parts."""
         words = {word for key in self.keys for word in key.split("_")}

@@ -8,7 +8,7 @@ off-policy sequence mask compares current with rollout policy, where a sequence'
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, Switch, choice, number, positive, rejections_by
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, rejections_by
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, opsm
 
 _MODE, _THRESHOLD = "rollout_importance_sampling_mode", "rollout_importance_sampling_threshold"
@@ -17,8 +17,8 @@ _MODES = ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask")
 
 
 def _ms_swift_plan(config: Config) -> Plan:
-    mode = choice(config, _MODE, _MODES)
-    high = positive(config, _THRESHOLD, 2.0)
+    mode = config.choice(_MODE, _MODES)
+    high = config.positive(_THRESHOLD, 2.0)
     weighting, rejections = None, ()
     if mode is not None:
         if high is None:
@@ -32,13 +32,13 @@ def _ms_swift_plan(config: Config) -> Plan:
         }[mode]
         if mode == "sequence_mask":
             rejections = (Rejection("ratio", "seq_mean", bounds, "geometric"),)
-    delta = number(config, _DELTA)
+    delta = config.number(_DELTA)
     if delta is not None:
         rejections += (opsm(delta, "total"),)
     return Plan("ms-swift", weighting, rejections, limit_on="first")
 
 
-def _ms_swift_config(plan: Plan) -> Config:
+def _ms_swift_config(plan: Plan) -> dict[str, Any]:
     rejections, weighting = rejections_by(plan), plan.weighting
     options: dict[str, Any] = {_MODE: None}
     if weighting is not None:
@@ -54,7 +54,6 @@ def _ms_swift_config(plan: Plan) -> Config:
 MS_SWIFT = Framework(
     name="ms-swift",
     keys=(_MODE, _THRESHOLD, _DELTA, _LOG),
-    blocks=(),
     switches={
         "rlhf_type": Switch("grpo", {"dpo orpo simpo kto cpo rm ppo gkd": "the correction is of its GRPO alone"}),
         "loss_type": Switch(
@@ -65,7 +64,7 @@ MS_SWIFT = Framework(
     },
     family="rollout_importance_|off_policy_|m2_",
     signs=("rlhf_type",),
-    read=_ms_swift_plan,
+    to_plan=_ms_swift_plan,
     to_config=_ms_swift_config,
     flags=True,
 )

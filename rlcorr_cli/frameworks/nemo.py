@@ -9,18 +9,8 @@ and PPO's own ratio is 1, which is bypass mode without a clip.
 
 from typing import Any
 
-from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.framework import (
-    Config,
-    Framework,
-    Switch,
-    choice,
-    contradiction,
-    flag,
-    positive,
-    rejections_by,
-    under,
-)
+from rlcorr_cli.errors import UsageError, contradiction, shortened
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, rejections_by, under
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _CORRECTION = "use_importance_sampling_correction"
@@ -39,13 +29,13 @@ _KL = "reference_policy_kl_type"
 
 
 def _nemo_plan(config: Config) -> Plan:
-    kind = choice(config, _TYPE, ("tis", "icepop", "seq-mask-tis"))
-    high, low = positive(config, _RATIO), positive(config, _MIN)
+    kind = config.choice(_TYPE, ("tis", "icepop", "seq-mask-tis"))
+    high, low = config.positive(_RATIO), config.positive(_MIN)
     _check_nemo(config, kind, high, low)
     rejections: list[Rejection] = []
     weighting = None
-    if flag(config, _CORRECTION):
-        scope = "geometric" if config.get(_LEVEL) else "sequence" if flag(config, _SEQUENCE) else "token"
+    if config.flag(_CORRECTION):
+        scope = "geometric" if config.get(_LEVEL) else "sequence" if config.flag(_SEQUENCE) else "token"
         bounds = Bounds(low, high)
         weighting = {
             None: Weighting(scope, infinite="zero"),
@@ -55,11 +45,11 @@ def _nemo_plan(config: Config) -> Plan:
         }[kind]
         if kind == "seq-mask-tis":
             rejections.append(Rejection("ratio", "seq_mean", bounds, "geometric"))
-    threshold = positive(config, _ERROR)
+    threshold = config.positive(_ERROR)
     if threshold is not None:
         rejections.append(Rejection("exp_abs_log_ratio", "seq_mean", Bounds(None, threshold)))
     kept = tuple(rejections)
-    if flag(config, _ON_POLICY):
+    if config.flag(_ON_POLICY):
         return Plan("nemo-rl", weighting, kept, log_ratio_limit=None, mode="bypass", loss="reinforce")
     return Plan("nemo-rl", weighting, kept, log_ratio_limit=None)
 
@@ -84,7 +74,7 @@ def _nemo_notes(plan: Plan) -> tuple[str, ...]:
 
 def _nemo_config_notes(config: Config) -> tuple[str, ...]:
     """What the kind of KL changes, which shows in no plan, and what is in no release."""
-    kind = choice(config, _KL, tuple(_KL_ERRORS))
+    kind = config.choice(_KL, tuple(_KL_ERRORS))
     notes = (f"{_LEVEL} is of NeMo-RL's pull request 2269, and in no release yet.",) * bool(config.get(_LEVEL))
     if kind is None or not _KL_ERRORS[kind]:
         return notes
@@ -92,7 +82,7 @@ def _nemo_config_notes(config: Config) -> tuple[str, ...]:
 
 
 def _check_nemo(config: Config, kind: str | None, high: float | None, low: float | None) -> None:
-    choice(config, _KL, tuple(_KL_ERRORS))
+    config.choice(_KL, tuple(_KL_ERRORS))
     gating, level = config.get(_GATING, "ratio"), config.get(_LEVEL)
     if gating != "ratio":
         raise UsageError(
@@ -109,18 +99,18 @@ def _check_nemo(config: Config, kind: str | None, high: float | None, low: float
             if value is not None:
                 raise UsageError(f"{key} says nothing without {_TYPE}.", f"Set {_TYPE}: tis, icepop or seq-mask-tis.")
         return
-    if not flag(config, _CORRECTION):
+    if not config.flag(_CORRECTION):
         raise contradiction(f"{_TYPE}: {kind}", f"{_CORRECTION}: false", f"Set {_CORRECTION}: true.")
     if high is None:
         raise UsageError(f"{_TYPE}: {kind} needs {_RATIO}.", f"For example {_RATIO}: 2.0.")
     if low is None and kind != "tis":
         raise UsageError(f"{_TYPE}: {kind} needs {_MIN}.", f"For example {_MIN}: 0.5.")
-    for option, is_on in ((f"{_SEQUENCE}: true", flag(config, _SEQUENCE)), (f"{_LEVEL}: {level}", level is not None)):
+    for option, is_on in ((f"{_SEQUENCE}: true", config.flag(_SEQUENCE)), (f"{_LEVEL}: {level}", level is not None)):
         if kind == "seq-mask-tis" and is_on:
             raise contradiction(f"{_TYPE}: {kind}", option, "seq-mask-tis weighs tokens.")
 
 
-def _nemo_config(plan: Plan) -> Config:
+def _nemo_config(plan: Plan) -> dict[str, Any]:
     options: dict[str, Any] = {_CORRECTION: plan.weighting is not None}
     rejections, weighting = rejections_by(plan), plan.weighting
     if weighting is not None:
@@ -146,7 +136,7 @@ NEMO = Framework(
         "seq_logprob_error_in_loss": Switch("false", {"true": f"{_ERROR} is then of the current policy"}),
     },
     family="truncated_importance_|importance_sampling_|seq_logprob_error_|dppo_",
-    read=_nemo_plan,
+    to_plan=_nemo_plan,
     to_config=_nemo_config,
     common=(_GATING, _LEVEL),
     others=("reference_policy_kl_penalty", _BY_TOKEN),

@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import Config, Framework, Switch, flag, number, rejections_by
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, rejections_by
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting
 
 _USE, _SEQUENCE, _TV = "use_rho_correction", "rho_mask_sequence_level", "rho_mask_tv_divergence"
@@ -19,9 +19,9 @@ _BOUNDS = tuple(f"{stem}_{end}_bound" for stem in (_CLAMP, _MASK) for end in ("l
 
 
 def _open_instruct_plan(config: Config) -> Plan:
-    if not flag(config, _USE, True):
+    if not config.flag(_USE, True):
         return Plan("open-instruct", **_LIMIT)
-    by_divergence, by_sequence = flag(config, _TV), flag(config, _SEQUENCE)
+    by_divergence, by_sequence = config.flag(_TV), config.flag(_SEQUENCE)
     clamp, mask = (
         _open_instruct_bounds(config, _CLAMP, 2.0),
         _open_instruct_bounds(config, _MASK, 0.0, of_ratio=not by_divergence),
@@ -40,7 +40,7 @@ _LIMIT: dict[str, Any] = {"log_ratio_limit": 10.0, "limit_on": "first"}
 
 def _open_instruct_bounds(config: Config, stem: str, high: float, *, of_ratio: bool = True) -> Bounds:
     """Two bounds; those of a ratio lie below and above 1, as open-instruct demands."""
-    ends = [number(config, f"{stem}_{end}_bound", default) for end, default in (("lower", 0.0), ("upper", high))]
+    ends = [config.number(f"{stem}_{end}_bound", default) for end, default in (("lower", 0.0), ("upper", high))]
     for end, value in zip(("lower", "upper"), ends, strict=True):
         if value is not None and value < 0:
             raise UsageError(f"{stem}_{end}_bound must not be negative, got {value:g}.", "0 switches it off.")
@@ -53,7 +53,7 @@ def _open_instruct_bounds(config: Config, stem: str, high: float, *, of_ratio: b
     return bounds
 
 
-def _open_instruct_config(plan: Plan) -> Config:
+def _open_instruct_config(plan: Plan) -> dict[str, Any]:
     weighting, rejections = plan.weighting, rejections_by(plan)
     options: dict[str, Any] = {_USE: weighting is not None}
     if weighting is None:
@@ -73,14 +73,13 @@ def _ends(stem: str, bounds: Bounds) -> dict[str, Any]:
 OPEN_INSTRUCT = Framework(
     name="open-instruct",
     keys=(_USE, *_BOUNDS, _SEQUENCE, _TV),
-    blocks=(),
     switches={
         "rho_divergence_algo": Switch("icepop", dict.fromkeys(("dppo", "vaco"), _OF_DIVERGENCE)),
         "rho_divergence_type": Switch("rho", dict.fromkeys(("tv", "kl"), _OF_DIVERGENCE)),
         "loss_fn": Switch("dapo cispo", {"dppo": "rho_* then bounds the current over the rollout policy"}),
     },
     family="rho_|use_rho|policy_ratio_|rollout_importance_",
-    read=_open_instruct_plan,
+    to_plan=_open_instruct_plan,
     to_config=_open_instruct_config,
     flags=True,
 )

@@ -7,20 +7,8 @@ token between rollout and training, at sequence level by its mean, and have an u
 
 from typing import Any
 
-from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.framework import (
-    Config,
-    Framework,
-    Switch,
-    choice,
-    contradiction,
-    first_key,
-    flag,
-    key_of,
-    positive,
-    rejections_by,
-    under,
-)
+from rlcorr_cli.errors import UsageError, contradiction, shortened
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, key_of, rejections_by, under
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting
 
 _NEW = tuple(f"is_correction_{end}" for end in ("level", "mode", "gating", "threshold"))
@@ -31,22 +19,22 @@ _TYPES = {"tis": ("token", "clip"), "icepop": ("token", "mask"), "seq-mask-tis":
 
 
 def _openrlhf_plan(config: Config) -> Plan:
-    new, old = first_key(config, _NEW), first_key(config, _OLD)
+    new, old = config.first_key(_NEW), config.first_key(_OLD)
     if new and old:
         raise contradiction(new, old, f"{old} is of an older release: keep one kind.")
     if old:
-        kind = choice(config, _OLD[1], tuple(_TYPES), "tis")
-        if not flag(config, _OLD[0]) and old != _OLD[0]:
+        kind = config.choice(_OLD[1], tuple(_TYPES), "tis")
+        if not config.flag(_OLD[0]) and old != _OLD[0]:
             raise contradiction(old, f"{_OLD[0]}: false", f"Set {_OLD[0]}: true, or leave {old} out.")
-        level, mode = _TYPES[kind] if flag(config, _OLD[0]) else ("off", "mask")
+        level, mode = _TYPES[kind] if config.flag(_OLD[0]) else ("off", "mask")
         bounds = _openrlhf_bounds(config, _OLD[2])
         if level != "off" and config.get(_LOSS) not in (None, "ppo"):
             raise contradiction(old, f"{_LOSS}: {config[_LOSS]}", "That release corrects ppo alone.")
     else:
         # YAML takes a bare `off` for false.
-        level = choice({_NEW[0]: config.get(_NEW[0]) or "off"}, _NEW[0], ("off", "token", "seq"), "off")
-        mode = choice(config, _NEW[1], ("mask", "clip"), "mask")
-        gating = choice(config, _NEW[2], ("ratio", *_DIVERGENCES), "ratio")
+        level = Config({_NEW[0]: config.get(_NEW[0]) or "off"}).choice(_NEW[0], ("off", "token", "seq"), "off")
+        mode = config.choice(_NEW[1], ("mask", "clip"), "mask")
+        gating = config.choice(_NEW[2], ("ratio", *_DIVERGENCES), "ratio")
         bounds = _openrlhf_bounds(config, _NEW[3])
         if gating != "ratio" and level != "off":
             return _by_divergence(gating, level, mode, bounds)
@@ -74,13 +62,13 @@ def _openrlhf_bounds(config: Config, key: str) -> Bounds:
     """Two numbers, or a high one alone: as a list, or as the command line has them."""
     threshold: Any = config.get(key, [0.5, 5.0])
     parts: list[Any] = list(threshold) if isinstance(threshold, (list, tuple)) else str(threshold).split()
-    ends = [positive({key: part}, key) for part in parts]
+    ends = [Config({key: part}).positive(key) for part in parts]
     if len(ends) not in (1, 2) or None in ends:
         raise UsageError(f"{key} must be LOW HIGH, got {shortened(threshold)}.", f"For example {key}: [0.5, 5.0].")
     return Bounds(ends[0] if len(ends) == 2 else 0.0, ends[-1])
 
 
-def _openrlhf_config(plan: Plan) -> Config:
+def _openrlhf_config(plan: Plan) -> dict[str, Any]:
     weighting, geometric = plan.weighting, rejections_by(plan).get(("ratio", "seq_mean"))
     if weighting is None:
         return under("algo.advantage", {_NEW[0]: "off"})
@@ -103,7 +91,7 @@ OPENRLHF = Framework(
     common=(_LOSS,),
     switches={_LOSS: Switch("ppo gspo cispo reinforce")},
     family="is_correction_|vllm_is_|use_mispo|mispo_",
-    read=_openrlhf_plan,
+    to_plan=_openrlhf_plan,
     to_config=_openrlhf_config,
     flags=True,
 )

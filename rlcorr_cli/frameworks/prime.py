@@ -6,19 +6,8 @@ Bounds are strict there and so inclusive for what stays.
 
 from typing import Any
 
-from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.framework import (
-    Config,
-    Framework,
-    Switch,
-    choice,
-    contradiction,
-    dppo_bounds,
-    first_key,
-    number,
-    rejections_by,
-    under,
-)
+from rlcorr_cli.errors import UsageError, contradiction, shortened
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, outlier_options, outliers, rejections_by, under
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Weighting, dppo
 
 _DPPO = ("dppo_mask_low", "dppo_mask_high")
@@ -30,8 +19,8 @@ _LEGACY = tuple(f"{stem}_mask_{end}" for stem in _PAIRS for end in ("low", "high
 
 
 def _prime_plan(config: Config) -> Plan:
-    first_keys = {keys: first_key(config, keys) for keys in (_DPPO, _IPO, _KPOP, _LEGACY)}
-    kind = choice(config, "type", ("default", "ipo", "kpop"))
+    first_keys = {keys: config.first_key(keys) for keys in (_DPPO, _IPO, _KPOP, _LEGACY)}
+    kind = config.choice("type", ("default", "ipo", "kpop"))
     own = ((_IPO, "ipo"), (_KPOP, "kpop"), (_LEGACY, "legacy"))
     meant = kind or next((name for keys, name in own if first_keys[keys]), "default")
     for keys, name in ((_DPPO, "default"), *own):
@@ -55,7 +44,7 @@ def _prime_plan(config: Config) -> Plan:
 
 
 def _gap(config: Config, key: str, default: float) -> float:
-    value = number(config, key, default)
+    value = config.number(key, default)
     if value is None or value < 0:
         raise UsageError(
             f"{key} must be a number of 0 or more, got {shortened(config[key])}.", f"prime-rl's own is {default:g}."
@@ -65,9 +54,7 @@ def _gap(config: Config, key: str, default: float) -> float:
 
 def _legacy(config: Config) -> tuple[Rejection, ...]:
     ends = {
-        stem: [
-            number(config, f"{stem}_mask_{end}", default) for end, default in zip(("low", "high"), pair, strict=True)
-        ]
+        stem: [config.number(f"{stem}_mask_{end}", default) for end, default in zip(("low", "high"), pair, strict=True)]
         for stem, pair in _PAIRS.items()
     }
     rejections = [
@@ -75,16 +62,12 @@ def _legacy(config: Config) -> tuple[Rejection, ...]:
         Rejection("ratio", "seq_mean", Bounds(*ends["geo"]), "geometric"),
     ]
     low, high = ends["sequence"]
-    if low:
-        rejections.append(Rejection("ratio", "seq_min", Bounds(low, None), "sequence_low"))
-    if high is not None:
-        rejections.append(Rejection("ratio", "seq_max", Bounds(None, high), "sequence_high"))
-    return tuple(rejections)
+    return (*rejections, *outliers(low, high, ("sequence_low", "sequence_high")))
 
 
-def _prime_config(plan: Plan) -> Config:
+def _prime_config(plan: Plan) -> dict[str, Any]:
     rejections = rejections_by(plan)
-    masks, gap = dppo_bounds(plan, "prob_gap"), rejections.get(("prob_gap", "token"))
+    masks, gap = plan.dppo_bounds("prob_gap"), rejections.get(("prob_gap", "token"))
     options: dict[str, Any] = {"type": "default"}
     if ("binary_kl", "token") in rejections:
         options = {"type": "kpop", "kpop_threshold": rejections["binary_kl", "token"].bounds.high}
@@ -97,9 +80,7 @@ def _prime_config(plan: Plan) -> Config:
         for stem, scope in (("token", "token"), ("geo", "seq_mean")):
             bounds = rejections["ratio", scope].bounds if ("ratio", scope) in rejections else Bounds()
             options |= {f"{stem}_mask_low": bounds.low, f"{stem}_mask_high": bounds.high}
-        for end, scope in (("low", "seq_min"), ("high", "seq_max")):
-            if ("ratio", scope) in rejections:
-                options[f"sequence_mask_{end}"] = getattr(rejections["ratio", scope].bounds, end)
+        options |= outlier_options(plan, "sequence_mask")
     return under("trainer.loss", options)
 
 
@@ -107,7 +88,7 @@ PRIME = Framework(
     name="prime-rl",
     keys=("type", *_DPPO, *_IPO, *_KPOP, *_LEGACY),
     blocks=(("trainer", "loss"), ("loss",)),
-    read=_prime_plan,
+    to_plan=_prime_plan,
     to_config=_prime_config,
     toml=True,
     common=("type", "eps", "geo_mask_low", "geo_mask_high"),

@@ -8,18 +8,8 @@ current policy over the old one.
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
-from rlcorr_cli.errors import UsageError, nearest, shortened
-from rlcorr_cli.frameworks.framework import (
-    Config,
-    Framework,
-    Switch,
-    choice,
-    contradiction,
-    flag,
-    key_of,
-    number,
-    positive,
-)
+from rlcorr_cli.errors import UsageError, contradiction, nearest, shortened
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, key_of
 from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope
 
 _Level = Literal["token", "geometric", "sequence", "segment"]
@@ -39,7 +29,7 @@ _PLAIN = ("vanilla", "ppo", "reinforce")
 
 def _roll_plan(config: Config) -> Plan:
     weighting, rejections = _weighting(config), _rejections(config)
-    variant = choice(config, "pg_variant", (*_VARIANTS, *_PLAIN))
+    variant = config.choice("pg_variant", (*_VARIANTS, *_PLAIN))
     if variant in _VARIANTS:
         if weighting is not None:
             raise contradiction("is_weight", f"pg_variant: {variant}", "A plan has one kind of weights: read one.")
@@ -49,9 +39,9 @@ def _roll_plan(config: Config) -> Plan:
 
 def _weighting(config: Config) -> Weighting | None:
     block = _block(config.get("is_weight") or {}, "is_weight", _WEIGHT_KEYS)
-    if not flag(block, "enabled"):
+    if not block.flag("enabled"):
         return None
-    scope, high = _level(block, "weight_type"), positive(block, "upper_bound", 1.2)
+    scope, high = _level(block, "weight_type"), block.positive("upper_bound", 1.2)
     return Weighting(scope, Bounds() if high is None else Bounds(0.0, high))
 
 
@@ -62,15 +52,15 @@ def _rejections(config: Config) -> tuple[Rejection, ...]:
     rejections: list[Rejection] = []
     for place, each in enumerate(filters):
         block = _block(each, f"filters[{place}]", _FILTER_KEYS)
-        if not flag(block, "enabled"):
+        if not block.flag("enabled"):
             continue
         level = _level(block, "agg_type")
         for kind, statistic, low, high, is_on in (
             ("ratio", "ratio", 0.8, 1.2, True),
             ("diff", "prob_gap", -0.2, 0.2, False),
         ):
-            if flag(block, f"{kind}_enabled", is_on):
-                bounds = Bounds(number(block, f"{kind}_low", low), number(block, f"{kind}_high", high))
+            if block.flag(f"{kind}_enabled", is_on):
+                bounds = Bounds(block.number(f"{kind}_low", low), block.number(f"{kind}_high", high))
                 name = f"{level}_{kind}"
                 taken = {rejection.name for rejection in rejections}
                 rejections.append(
@@ -80,7 +70,7 @@ def _rejections(config: Config) -> tuple[Rejection, ...]:
 
 
 def _level(block: Config, key: str) -> WeightScope:
-    level: _Level = choice(block, key, get_args(_Level), "token")
+    level: _Level = block.choice(key, get_args(_Level), "token")
     if level == "segment":
         raise UsageError(
             f"{key}: segment cannot be read as a plan: it takes each run of loss tokens by itself.",
@@ -95,10 +85,10 @@ def _block(block: Any, where: str, keys: tuple[str, ...]) -> Config:
     for key in block:
         if key not in keys:
             raise UsageError(f"ROLL has no option '{key}' under {where}.", f"Nearest: {nearest(str(key), keys)}.")
-    return block
+    return Config(block)
 
 
-def _roll_config(plan: Plan) -> Config:
+def _roll_config(plan: Plan) -> dict[str, Any]:
     options: dict[str, Any] = {"is_weight": {"enabled": False}}
     weighting = plan.weighting
     if weighting is not None and weighting.of == "drift":
@@ -106,7 +96,7 @@ def _roll_config(plan: Plan) -> Config:
     if weighting is not None:
         block = {"enabled": True, "weight_type": weighting.scope, "upper_bound": weighting.bounds.high}
         options["is_weight"] = block
-    filters: list[Config] = []
+    filters: list[dict[str, Any]] = []
     for each in plan.rejections:
         level = key_of(LEVELS, each.scope) or ""
         kind = "diff" if each.statistic == "prob_gap" else "ratio"
@@ -120,7 +110,7 @@ ROLL = Framework(
     name="ROLL",
     keys=("is_weight", "filters", "pg_variant"),
     blocks=(("actor_train",),),
-    read=_roll_plan,
+    to_plan=_roll_plan,
     to_config=_roll_config,
     own=(("train_infer_correction",),),
     common=("filters",),

@@ -13,19 +13,8 @@ delta_high in their advantage's direction; its ratio is current / rollout.
 
 from typing import Any
 
-from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import (
-    Config,
-    Framework,
-    Switch,
-    choice,
-    contradiction,
-    dppo_bounds,
-    flag,
-    positive,
-    rejections_by,
-    under,
-)
+from rlcorr_cli.errors import UsageError, contradiction
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, outlier_options, outliers, rejections_by, under
 from rlcorr_cli.plans.plan import Bounds, Plan, Rejection, Scope, Weighting, WeightScope, dppo
 
 _HIGH: dict[WeightScope, tuple[str, float]] = {
@@ -45,31 +34,27 @@ _OUTLIER, _TOKEN = "outlier_token_is_threshold", "token_mask_is_threshold"
 
 def _skyrl_plan(config: Config) -> Plan:
     weighting = None
-    kind: WeightScope | None = choice(config, "tis_ratio_type", ("token", "sequence"))
-    if flag(config, _OLD):
+    kind: WeightScope | None = config.choice("tis_ratio_type", ("token", "sequence"))
+    if config.flag(_OLD):
         if kind == "sequence":
             raise contradiction(
                 f"{_OLD}: true", "tis_ratio_type: sequence", f"{_OLD} is of an older release: leave it out."
             )
-        weighting = Weighting("token", Bounds(None, positive(config, _CAP)))
+        weighting = Weighting("token", Bounds(None, config.positive(_CAP)))
     elif kind:
-        weighting = Weighting(kind, Bounds(None, positive(config, *_HIGH[kind])))
-    rejections: list[Rejection] = []
-    low, high = (positive(config, f"{_OUTLIER}_{end}") for end in ("low", "high"))
-    if low is not None:
-        rejections.append(Rejection("ratio", "seq_min", Bounds(low, None), "outlier_low"))
-    if high is not None:
-        rejections.append(Rejection("ratio", "seq_max", Bounds(None, high), "outlier_high"))
-    low, high = (positive(config, f"{_TOKEN}_{end}") for end in ("low", "high"))
+        weighting = Weighting(kind, Bounds(None, config.positive(*_HIGH[kind])))
+    low, high = (config.positive(f"{_OUTLIER}_{end}") for end in ("low", "high"))
+    rejections = [*outliers(low, high, ("outlier_low", "outlier_high"))]
+    low, high = (config.positive(f"{_TOKEN}_{end}") for end in ("low", "high"))
     if (low is None) != (high is None):
         present = "high" if low is None else "low"
         raise UsageError(f"SkyRL ignores {_TOKEN}_{present} alone.", f"Set {_TOKEN}_low and {_TOKEN}_high.")
     if low is not None:
         rejections.append(Rejection("ratio", "token", Bounds(low, high), "token"))
-    metric = choice(config, "sequence_mask_metric", tuple(_MASKS))
+    metric = config.choice("sequence_mask_metric", tuple(_MASKS))
     if metric:
         scope, short, low, high = _MASKS[metric]
-        bounds = Bounds(positive(config, f"{short}_mask_low", low), positive(config, f"{short}_mask_high", high))
+        bounds = Bounds(config.positive(f"{short}_mask_low", low), config.positive(f"{short}_mask_high", high))
         rejections.append(Rejection("ratio", scope, bounds, metric))
     if config.get(_LOSS) != "dppo":
         return Plan("skyrl", weighting, tuple(rejections))
@@ -82,21 +67,19 @@ def _skyrl_plan(config: Config) -> Plan:
 
 
 def _dppo(config: Config) -> tuple[Rejection, ...]:
-    kind = choice(config, "dppo_type", tuple(_DIVERGENCES), "binary_tv")
-    low, high = (positive(config, f"delta_{end}", 0.2) for end in ("low", "high"))
+    kind = config.choice("dppo_type", tuple(_DIVERGENCES), "binary_tv")
+    low, high = (config.positive(f"delta_{end}", 0.2) for end in ("low", "high"))
     if low is None or high is None:
         raise UsageError("SkyRL's dppo needs delta_low and delta_high.", "For example 0.2 for both.")
     return dppo(_DIVERGENCES[kind], low, high, of="total", losing="negative")
 
 
-def _skyrl_config(plan: Plan) -> Config:
+def _skyrl_config(plan: Plan) -> dict[str, Any]:
     rejections, weighting = rejections_by(plan), plan.weighting
     options: dict[str, Any] = {"tis_ratio_type": None}
     if weighting is not None and weighting.of == "mismatch" and weighting.scope in _HIGH:
         options |= {"tis_ratio_type": weighting.scope, _HIGH[weighting.scope][0]: weighting.bounds.high}
-    for scope, end in (("seq_min", "low"), ("seq_max", "high")):
-        if ("ratio", scope) in rejections:
-            options[f"{_OUTLIER}_{end}"] = getattr(rejections["ratio", scope].bounds, end)
+    options |= outlier_options(plan, _OUTLIER)
     token = rejections.get(("ratio", "token"))
     if token is not None:
         options |= {f"{_TOKEN}_low": token.bounds.low, f"{_TOKEN}_high": token.bounds.high}
@@ -105,9 +88,9 @@ def _skyrl_config(plan: Plan) -> Config:
             bounds = rejections["ratio", scope].bounds
             options["sequence_mask_metric"] = metric
             options |= {f"{short}_mask_low": bounds.low, f"{short}_mask_high": bounds.high}
-    algorithm: Config = {"off_policy_correction": options}
+    algorithm: dict[str, Any] = {"off_policy_correction": options}
     for kind, statistic in _DIVERGENCES.items():
-        masks = dppo_bounds(plan, statistic, "negative")
+        masks = plan.dppo_bounds(statistic, "negative")
         if masks is not None:
             deltas = {"delta_low": masks[0], "delta_high": masks[1]}
             algorithm = {"policy_loss_type": "dppo", "dppo": {"dppo_type": kind, **deltas}}
@@ -148,7 +131,7 @@ SKYRL = Framework(
         ),
         "cispo_anchor": Switch("old", {"rollout": "its ratio is that of ⟦objective cispo⟧ ⟦mode bypass⟧"}),
     },
-    read=_skyrl_plan,
+    to_plan=_skyrl_plan,
     to_config=_skyrl_config,
     own=(("trainer", "algorithm", "off_policy_correction"), ("off_policy_correction",)),
     common=("geo_mask_low", "geo_mask_high", _OLD, _LOSS, "delta_low", "delta_high"),

@@ -13,57 +13,34 @@ or less.  Limits act after reducing.  With use_tis off slime returns before it r
 from dataclasses import replace
 from typing import Any
 
-from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.framework import (
-    Config,
-    Framework,
-    Switch,
-    checked,
-    choice,
-    contradiction,
-    counted_empty,
-    flag,
-    key_of,
-    number,
-    positive,
-    ratio_level,
-    rejections_by,
-    with_empty,
-)
+from rlcorr_cli.errors import UsageError, contradiction, shortened
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, counted_empty, key_of, rejections_by, with_empty
 from rlcorr_cli.metrics.diagnostics import METRICS
 from rlcorr_cli.metrics.framework_names import SLIME_SAME_NAMES
 from rlcorr_cli.metrics.metric import evaluated
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, opsm, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope, opsm
 from rlcorr_cli.totals.earlier_readings import EMPTY, ROLLOUT
 from rlcorr_cli.totals.view import BatchMean, Numbers, Values, family_of
 
 KEYS = (
-    "use_tis",
-    "use_rs",
-    "tis_level",
-    "rs_level",
-    "tis_mode",
-    "tis_lower_bound",
-    "tis_upper_bound",
-    "rs_lower_bound",
-    "rs_upper_bound",
-    "rs_veto_threshold",
-    "tis_batch_normalize",
+    *("use_tis", "use_rs", "tis_level", "rs_level", "tis_mode"),
+    *("tis_lower_bound", "tis_upper_bound", "rs_lower_bound", "rs_upper_bound"),
+    *("rs_veto_threshold", "tis_batch_normalize"),
 )
 
 _BATCH_MEAN = BatchMean(counts_empty=True, smallest=1e-8)
 
 
 def _slime_plan(config: Config) -> Plan:
-    checked(config, KEYS, "slime")
-    bounds = _slime_bounds(config)
-    rejections = _rejected(config, bounds) if flag(config, "use_rs") else ()
-    if not flag(config, "use_tis", True):
+    config.check_keys(KEYS, "slime")
+    bounds = config.around_one("slime", "tis_upper_bound", "tis_lower_bound")
+    rejections = _rejected(config, bounds) if config.flag("use_rs") else ()
+    if not config.flag("use_tis", True):
         return Plan("slime")
-    scope = ratio_level(config, "tis_level", "token")
-    mode = choice(config, "tis_mode", ("truncate", "clip", "mask"), "truncate")
+    scope: WeightScope = config.choice("tis_level", tuple(LEVELS), "token")
+    mode = config.choice("tis_mode", ("truncate", "clip", "mask"), "truncate")
     kept = {"truncate": Bounds(None, bounds.high), "clip": bounds, "mask": Bounds()}[mode]
-    normalize = "batch" if flag(config, "tis_batch_normalize") else "none"
+    normalize = "batch" if config.flag("tis_batch_normalize") else "none"
     if normalize == "batch" and scope == "geometric":
         raise contradiction(
             "tis_batch_normalize: true", "tis_level: geometric", "slime normalises token and sequence weights only."
@@ -74,19 +51,10 @@ def _slime_plan(config: Config) -> Plan:
 
 
 def _rejected(config: Config, bounds: Bounds) -> tuple[Rejection, ...]:
-    low, high = number(config, "rs_lower_bound"), positive(config, "rs_upper_bound")
+    low, high = config.number("rs_lower_bound"), config.positive("rs_upper_bound")
     own = Bounds(bounds.low if low is None else low, bounds.high if high is None else high)
-    scope = ratio_level(config, "rs_level", "token")
-    threshold = positive(config, "rs_veto_threshold")
-    return (Rejection("ratio", LEVELS[scope], own, "rs"), *(() if threshold is None else (veto(threshold),)))
-
-
-def _slime_bounds(config: Config) -> Bounds:
-    high = positive(config, "tis_upper_bound", 2.0)
-    if high is None:
-        raise UsageError("slime needs tis_upper_bound.", "For example tis_upper_bound: 2.0.")
-    low = number(config, "tis_lower_bound")
-    return Bounds(1 / high if low is None else low, high)
+    scope: WeightScope = config.choice("rs_level", tuple(LEVELS), "token")
+    return (Rejection("ratio", LEVELS[scope], own, "rs"), *config.vetoes("rs_veto_threshold"))
 
 
 def _slime_metrics(numbers: Numbers, plan: Plan) -> Values:
@@ -147,19 +115,20 @@ def _rejections(numbers: Numbers, plan: Plan) -> Values:
 
 
 def _slime_config_notes(config: Config) -> tuple[str, ...]:
-    if flag(config, "use_tis", True) or not flag(config, "use_rs"):
+    if config.flag("use_tis", True) or not config.flag("use_rs"):
         return ()
     return ("slime does nothing with use_rs where use_tis is false: it rejects nothing and logs no mis_rs_*.",)
 
 
 def _slime_remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
     """Remarks on what the averages are over."""
+    of_samples = counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
     if not numbers.has(f"{ROLLOUT}.{EMPTY}"):
-        return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
+        return of_samples
     over = numbers.under(f"{ROLLOUT}.")
     rows, rollouts = int(numbers.sum("rows")), round(over.sequences + over.sum(EMPTY))
     if rollouts == rows:
-        return counted_empty(numbers, "slime", "0 in the mean over samples of every mis_*")
+        return of_samples
     empty = f", {round(over.sum(EMPTY)):,} of them without a valid token, which count as 0" if over.sum(EMPTY) else ""
     return (
         f"{rows:,} samples of {rollouts:,} rollouts (rollout_ids){empty}: every mis_* is a mean over rollouts, whose "
@@ -172,12 +141,12 @@ _FLAGS = ("tis_clip", "tis_clip_low", "custom_tis_function_path", "use_opsm", "o
 
 def _slime_run_plan(config: Config) -> Plan:
     """The plan of a run's flags, with the options of mis.py where they stand beside."""
-    own = {key: value for key, value in config.items() if key in KEYS}
+    own = Config({key: value for key, value in config.items() if key in KEYS})
     plan = Plan("slime", log_ratio_limit=None)
     if any(key != "use_tis" for key in own):
         plan = _slime_plan(own)
-    elif flag(own, "use_tis"):
-        low, high = number(config, "tis_clip_low", 0.0), positive(config, "tis_clip", 2.0)
+    elif own.flag("use_tis"):
+        low, high = config.number("tis_clip_low", 0.0), config.positive("tis_clip", 2.0)
         function = config.get("custom_tis_function_path")
         if function is not None and "icepop" not in str(function):
             raise UsageError(
@@ -186,13 +155,13 @@ def _slime_run_plan(config: Config) -> Plan:
             )
         outside = "clamp" if function is None else "zero"
         plan = replace(plan, weighting=Weighting("token", Bounds(low, high), outside))
-    delta = number(config, "opsm_delta", 1e-4)
-    if flag(config, "use_opsm") and delta is not None:
+    delta = config.number("opsm_delta", 1e-4)
+    if config.flag("use_opsm") and delta is not None:
         plan = replace(plan, rejections=(*plan.rejections, opsm(delta, "drift", "token")))
-    return replace(plan, mode="bypass") if flag(config, "use_rollout_logprobs") else plan
+    return replace(plan, mode="bypass") if config.flag("use_rollout_logprobs") else plan
 
 
-def _slime_config(plan: Plan) -> Config:
+def _slime_config(plan: Plan) -> dict[str, Any]:
     weighting, rejections = plan.weighting, rejections_by(plan)
     options: dict[str, Any] = {"use_tis": weighting is not None}
     masks = rejections.get(("k1", "seq_mean"))
@@ -222,7 +191,7 @@ SLIME_RUN = Framework(
     name="slime",
     keys=(*KEYS, *_FLAGS),
     blocks=(("custom_config",), ("mis",)),
-    read=_slime_run_plan,
+    to_plan=_slime_run_plan,
     to_config=_slime_config,
     config_notes=lambda config: _slime_config_notes(config) if "use_rs" in config else (),
     switches={
@@ -245,7 +214,7 @@ SLIME = Framework(
     name="slime",
     keys=KEYS,
     blocks=(("custom_config",), ("mis",)),
-    read=_slime_plan,
+    to_plan=_slime_plan,
     write=_slime_metrics,
     batch_mean=_BATCH_MEAN,
     by_rollout=True,

@@ -6,18 +6,8 @@ The off-policy sequence mask compares the current policy with the sampling one.
 
 from typing import Any
 
-from rlcorr_cli.errors import UsageError
-from rlcorr_cli.frameworks.framework import (
-    Config,
-    Framework,
-    Switch,
-    choice,
-    contradiction,
-    flag,
-    key_of,
-    number,
-    rejections_by,
-)
+from rlcorr_cli.errors import UsageError, contradiction
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, key_of, rejections_by
 from rlcorr_cli.plans.plan import Bounds, Outside, Plan, Weighting, WeightScope, opsm
 
 _PREFIX = "vllm_importance_sampling"
@@ -30,15 +20,15 @@ MODES: dict[str, tuple[WeightScope, Outside]] = {
 
 
 def _trl_plan(config: Config) -> Plan:
-    high, low = _high(config), number(config, f"{_PREFIX}_clip_min")
+    high, low = _high(config), config.number(f"{_PREFIX}_clip_min")
     weighting = None
-    if flag(config, f"{_PREFIX}_correction", True):
-        mode = choice(config, f"{_PREFIX}_mode", tuple(MODES), "sequence_mask")
+    if config.flag(f"{_PREFIX}_correction", True):
+        mode = config.choice(f"{_PREFIX}_mode", tuple(MODES), "sequence_mask")
         if high is None and low is None:
             raise UsageError(f"{_PREFIX}_clip_max and _clip_min are both off.", "TRL needs one of them.")
         scope, outside = MODES[mode]
         weighting = Weighting(scope, Bounds(low, high), outside)
-    threshold = number(config, "off_policy_mask_threshold")
+    threshold = config.number("off_policy_mask_threshold")
     rejections = () if threshold is None else (opsm(threshold, "total"),)
     return Plan("trl", weighting, rejections, log_ratio_limit=None)
 
@@ -48,10 +38,10 @@ def _high(config: Config) -> float | None:
     capped = config.get(old) is not None  # null is its default beside the new name
     if capped and config.get(new, config[old]) != config[old]:
         raise contradiction(old, new, f"{old} is the old name of {new}: keep one.")
-    return number(config, old if capped else new, 3.0)
+    return config.number(old if capped else new, 3.0)
 
 
-def _trl_config(plan: Plan) -> Config:
+def _trl_config(plan: Plan) -> dict[str, Any]:
     options: dict[str, Any] = {f"{_PREFIX}_correction": plan.weighting is not None}
     if plan.weighting is not None:
         mode = key_of(MODES, (plan.weighting.scope, plan.weighting.outside))
@@ -68,7 +58,6 @@ TRL = Framework(
         *(f"{_PREFIX}_{end}" for end in ("correction", "mode", "cap", "clip_max", "clip_min")),
         "off_policy_mask_threshold",
     ),
-    blocks=(),
     switches={
         "loss_type": Switch(
             "grpo dapo dr_grpo bnpo luspo cispo sapo",
@@ -77,6 +66,6 @@ TRL = Framework(
         "importance_sampling_level": Switch("token sequence sequence_token"),
     },
     family="vllm_importance_sampling_|off_policy_|divergence_",
-    read=_trl_plan,
+    to_plan=_trl_plan,
     to_config=_trl_config,
 )

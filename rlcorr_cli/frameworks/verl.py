@@ -30,48 +30,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rlcorr_cli.errors import UsageError, nearest, shortened
-from rlcorr_cli.frameworks.framework import (
-    Config,
-    Framework,
-    Switch,
-    checked,
-    choice,
-    contradiction,
-    counted_empty,
-    dppo_bounds,
-    flag,
-    key_of,
-    number,
-    positive,
-    ratio_level,
-    scalar,
-    under,
-    with_empty,
-)
+from rlcorr_cli.errors import UsageError, contradiction, nearest, shortened
+from rlcorr_cli.frameworks.framework import Config, Framework, Switch, counted_empty, key_of, scalar, under, with_empty
 from rlcorr_cli.frameworks.verl_metrics import Release, batch_mean, off_policy, ratio_family, veto_metrics, write
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, dppo, veto
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Outside, Plan, Rejection, Scope, Weighting, WeightScope, dppo
 from rlcorr_cli.totals.limits import exp
 from rlcorr_cli.totals.view import Numbers, Values, family_of
 
 MODE_KEYS = (
-    "bypass_old_logprob_for_rollout",
-    "use_pure_rollout_correction",
-    "bypass_mode",
-    "use_policy_gradient",
-    "loss_type",
+    *("bypass_old_logprob_for_rollout", "use_pure_rollout_correction"),
+    *("bypass_mode", "use_policy_gradient", "loss_type"),
 )
 """How verl said bypass and loss over its releases; any of them may stand in a block."""
 
 KEYS_0_6 = (
-    "rollout_is",
-    "rollout_is_threshold",
-    "rollout_rs",
-    "rollout_rs_threshold",
-    "rollout_rs_threshold_lower",
-    "rollout_token_veto_threshold",
-    "rollout_is_batch_normalize",
-    *MODE_KEYS,
+    *("rollout_is", "rollout_is_threshold", "rollout_rs", "rollout_rs_threshold", "rollout_rs_threshold_lower"),
+    *("rollout_token_veto_threshold", "rollout_is_batch_normalize", *MODE_KEYS),
 )
 KEYS_0_7 = tuple(key for key in KEYS_0_6 if key not in ("rollout_rs_threshold_lower", "rollout_token_veto_threshold"))
 BLOCKS = (("algorithm", "rollout_correction"), ("rollout_correction",))
@@ -92,15 +66,15 @@ KPOP: dict[str, tuple[str, Scope]] = {"binary_kl": ("binary_kl", "token")}
 
 def read_mode(config: Config) -> dict[str, Any]:
     """mode and loss of a plan from whichever release's keys are there."""
-    bypass = flag(config, "bypass_mode") or flag(config, "bypass_old_logprob_for_rollout")
-    gradient = flag(config, "use_policy_gradient") or flag(config, "use_pure_rollout_correction")
-    loss = choice(config, "loss_type", ("ppo_clip", "reinforce"))
+    bypass = config.flag("bypass_mode") or config.flag("bypass_old_logprob_for_rollout")
+    gradient = config.flag("use_policy_gradient") or config.flag("use_pure_rollout_correction")
+    loss = config.choice("loss_type", ("ppo_clip", "reinforce"))
     return {"mode": "bypass" if bypass else "decoupled", "loss": loss or ("reinforce" if gradient else "ppo_clip")}
 
 
 def _read_ratio(release: Release, config: Config) -> Plan:
     """The plan of a config of 0.6.1: one ratio at one level, and a veto."""
-    checked(config, KEYS_0_6, release.name)
+    config.check_keys(KEYS_0_6, release.name)
     weighting, rejections, mode = _weighting(config), _ratio_rejections(config), read_mode(config)
     if mode["mode"] == "bypass" and mode["loss"] == "ppo_clip":
         return Plan(release.name, **mode)
@@ -111,23 +85,17 @@ def _read_ratio(release: Release, config: Config) -> Plan:
 
 def _ratio_rejections(config: Config) -> tuple[Rejection, ...]:
     rejections: list[Rejection] = []
-    scope = ratio_level(config, "rollout_rs")
+    scope = config.choice("rollout_rs", tuple(LEVELS))
     if scope:
-        high = positive(config, "rollout_rs_threshold", 2.0)
-        if high is None:
-            raise UsageError("rollout_rs needs rollout_rs_threshold.", "For example rollout_rs_threshold: 2.0.")
-        low = number(config, "rollout_rs_threshold_lower")
-        rejections.append(Rejection("ratio", LEVELS[scope], Bounds(1 / high if low is None else low, high), "rs"))
-    threshold = positive(config, "rollout_token_veto_threshold")
-    if threshold is not None:
-        rejections.append(veto(threshold))
-    return tuple(rejections)
+        bounds = config.around_one("rollout_rs", "rollout_rs_threshold", "rollout_rs_threshold_lower")
+        rejections.append(Rejection("ratio", LEVELS[scope], bounds, "rs"))
+    return (*rejections, *config.vetoes("rollout_token_veto_threshold"))
 
 
 def _read_divergences(release: Release, config: Config) -> Plan:
     """The plan of a config of 0.7.1, 0.8.0 or 0.9.1: any of the k1, k2 and k3 options."""
     _check_is_no_older(release, config)
-    checked(config, KEYS_0_7, release.name)
+    config.check_keys(KEYS_0_7, release.name)
     weighting = _weighting(config, icepop=release.weights == "applied")
     known = OPTIONS | (KPOP if release.name == "verl-0.9" else {})
     options = _options(config, known)
@@ -154,7 +122,7 @@ def _check_is_no_older(release: Release, config: Config) -> None:
 
 
 def _weighting(config: Config, icepop: bool = False) -> Weighting | None:
-    scope: WeightScope | None = choice(config, "rollout_is", ("token", "sequence"))
+    scope: WeightScope | None = config.choice("rollout_is", ("token", "sequence"))
     spec = config.get("rollout_is_threshold", 2.0)
     if scope is None or spec is None:
         return None
@@ -164,8 +132,8 @@ def _weighting(config: Config, icepop: bool = False) -> Weighting | None:
         low, high = _pair(spec, "rollout_is_threshold")
         outside = "zero"
     else:
-        high = positive(config, "rollout_is_threshold", 2.0)
-    normalize = "batch" if flag(config, "rollout_is_batch_normalize") else "none"
+        high = config.positive("rollout_is_threshold", 2.0)
+    normalize = "batch" if config.flag("rollout_is_batch_normalize") else "none"
     return Weighting(scope, Bounds(low, high), outside, normalize)
 
 
@@ -210,10 +178,10 @@ def _pair(spec: str, where: str) -> tuple[float, float]:
 
 
 def _positive(text: str, where: str) -> float:
-    return positive({where: text}, where) or 0.0
+    return Config({where: text}).positive(where) or 0.0
 
 
-def _verl_config(release: Release, plan: Plan) -> Config:
+def _verl_config(release: Release, plan: Plan) -> dict[str, Any]:
     weighting = plan.weighting
     options: dict[str, Any] = {"rollout_is": None if weighting is None else weighting.scope}
     if weighting is not None:
@@ -266,6 +234,10 @@ _ACTORS: dict[str, str] = {"verl-0.6": "its actor", "verl-0.7": "the actor of it
 on the mask after rejection.  The trainer's `metrics.update` puts those in place of the helper's."""
 
 
+_EMPTY_AS = "weight 0, ratio 1 and perplexity 1 in its means over sequences"
+"""What rows without a valid token count as."""
+
+
 def _verl_notes(plan: Plan) -> tuple[str, ...]:
     """What a user of a plan should know about verl."""
     notes = list(inverse_notes(plan))
@@ -299,7 +271,7 @@ def _verl_remarks(numbers: Numbers, plan: Plan) -> tuple[str, ...]:
             f"On its dashboard {_ACTORS[plan.name]} overwrites kl, k3_kl, chi2_* and the *ppl* metrics with its own, "
             "taken of the current policy, per micro-batch and after rejection."
         )
-    remarks += counted_empty(numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences")
+    remarks += counted_empty(numbers, "verl", _EMPTY_AS)
     zeroed = plan.weighting is not None and plan.weighting.outside == "zero"
     if zeroed and family_of(numbers, "applied.", True, 1.0).mean() == 0:
         remarks.append("Every token's weight is outside its bounds: verl stops there; its ESS is given as 0.")
@@ -324,7 +296,7 @@ def _profile(release: Release, keys: tuple[str, ...]) -> Framework:
         name=release.name,
         keys=keys,
         blocks=BLOCKS,
-        read=partial(_read_ratio if release.rejects_by == "ratio" else _read_divergences, release),
+        to_plan=partial(_read_ratio if release.rejects_by == "ratio" else _read_divergences, release),
         write=partial(write, release),
         to_config=partial(_verl_config, release),
         batch_mean=batch_mean(release),
@@ -340,26 +312,17 @@ VERL_0_8 = _profile(Release("verl-0.8", "divergences", "applied", sequence_fract
 VERL_0_9 = _profile(Release("verl-0.9", "divergences", "applied"), KEYS_0_7)
 
 
-MISMATCH_KEYS = (
-    "rollout_is_level",
-    "rollout_is_mode",
-    "rollout_is_threshold",
-    "rollout_is_threshold_lower",
-    "rollout_is_veto_threshold",
+MISMATCH_KEYS = tuple(
+    f"rollout_is_{end}" for end in ("level", "mode", "threshold", "threshold_lower", "veto_threshold")
 )
 
 
 def _mismatch_plan(config: Config) -> Plan:
-    checked(config, MISMATCH_KEYS, "verl-mismatch")
-    scope = ratio_level(config, "rollout_is_level", "token")
-    mode = choice(config, "rollout_is_mode", ("truncate", "mask"), "truncate")
-    high = positive(config, "rollout_is_threshold")
-    if high is None:
-        raise UsageError("verl-mismatch needs rollout_is_threshold.", "For example rollout_is_threshold: 2.0.")
-    low = number(config, "rollout_is_threshold_lower")
-    bounds = Bounds(1 / high if low is None else low, high)
-    threshold = positive(config, "rollout_is_veto_threshold")
-    vetoes = () if threshold is None else (veto(threshold),)
+    config.check_keys(MISMATCH_KEYS, "verl-mismatch")
+    scope: WeightScope = config.choice("rollout_is_level", tuple(LEVELS), "token")
+    mode = config.choice("rollout_is_mode", ("truncate", "mask"), "truncate")
+    bounds = config.around_one("verl-mismatch", "rollout_is_threshold", "rollout_is_threshold_lower", None)
+    vetoes = config.vetoes("rollout_is_veto_threshold")
     if mode == "truncate":
         return Plan("verl-mismatch", Weighting(scope, bounds, "cap"), vetoes)
     return Plan("verl-mismatch", Weighting(scope), (Rejection("ratio", LEVELS[scope], bounds, "is"), *vetoes))
@@ -388,11 +351,9 @@ VERL_MISMATCH = Framework(
     name="verl-mismatch",
     keys=MISMATCH_KEYS,
     blocks=(("algorithm",), ("algorithm", "rollout_correction")),
-    read=_mismatch_plan,
+    to_plan=_mismatch_plan,
     write=_mismatch_metrics,
-    remarks=lambda numbers, plan: counted_empty(
-        numbers, "verl", "weight 0, ratio 1 and perplexity 1 in its means over sequences"
-    ),
+    remarks=lambda numbers, plan: counted_empty(numbers, "verl", _EMPTY_AS),
 )
 
 
@@ -417,17 +378,17 @@ def _verl_run_plan(config: Config) -> Plan:
             f"policy_loss.loss_mode: {config['loss_mode']}",
             "DPPO's loss has weights of its own, and a plan has one kind: read each in a file of its own.",
         )
-    both = positive(config, "clip_ratio", 0.2)
-    low, high = (positive(config, f"clip_ratio_{end}", both) for end in ("low", "high"))
+    both = config.positive("clip_ratio", 0.2)
+    low, high = (config.positive(f"clip_ratio_{end}", both) for end in ("low", "high"))
     if low is None or high is None:
         raise UsageError("DPPO needs clip_ratio_low and clip_ratio_high.", "For example 0.05 for both.")
     masks = dppo(statistic, low, high, of="drift")
-    ratio = Weighting("token", Bounds(None, positive(config, "clip_ratio_c", 3.0)), of="drift")
+    ratio = Weighting("token", Bounds(None, config.positive("clip_ratio_c", 3.0)), of="drift")
     return replace(plan, weighting=ratio, rejections=(*plan.rejections, *masks), loss="reinforce")
 
 
 def _correction(config: Config) -> Config:
-    return {key: value for key, value in config.items() if key in KEYS_0_6}
+    return Config({key: value for key, value in config.items() if key in KEYS_0_6})
 
 
 def _run_release(config: Config) -> Framework:
@@ -452,10 +413,10 @@ def _run_notes(config: Config) -> tuple[str, ...]:
     return (read, *release.notes(release.read(correction)), *release.config_notes(correction))
 
 
-def _run_config(plan: Plan) -> Config | None:
+def _run_config(plan: Plan) -> dict[str, Any] | None:
     """DPPO's losses; what the releases have is written by their profiles."""
     for mode, statistic in _DPPO_STATISTICS.items():
-        masks = dppo_bounds(plan, statistic)
+        masks = plan.dppo_bounds(statistic)
         if masks is not None and plan.weighting:
             bounds = {"clip_ratio_low": masks[0], "clip_ratio_high": masks[1]}
             options = {"policy_loss": {"loss_mode": mode}, **bounds, "clip_ratio_c": plan.weighting.bounds.high}
@@ -468,7 +429,7 @@ VERL = Framework(
     name="verl",
     keys=(*KEYS_0_6, *_LOSS),
     blocks=(_ACTOR, (*_ACTOR, "policy_loss")),
-    read=_verl_run_plan,
+    to_plan=_verl_run_plan,
     to_config=_run_config,
     own=BLOCKS,
     switches={

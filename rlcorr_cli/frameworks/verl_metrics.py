@@ -35,9 +35,8 @@ class Release:
 
 def write(release: Release, numbers: Numbers, plan: Plan) -> Values:
     """Every metric that release logs for a plan, with its prefix."""
-    return {
-        PREFIX + name: value for name, value in (_corrections(release, numbers, plan) | off_policy(numbers)).items()
-    }
+    values = _corrections(release, numbers, plan) | off_policy(numbers)
+    return {PREFIX + name: value for name, value in values.items()}
 
 
 def _corrections(release: Release, numbers: Numbers, plan: Plan) -> Values:

@@ -8,16 +8,16 @@ outside, on either side.  Log-ratios are limited at +-20.
 from typing import Any
 
 from rlcorr_cli.errors import UsageError, shortened
-from rlcorr_cli.frameworks.framework import Config, Framework, choice, ratio_level, rejections_by, under
-from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting
+from rlcorr_cli.frameworks.framework import Config, Framework, outliers, rejections_by, under
+from rlcorr_cli.plans.plan import LEVELS, Bounds, Plan, Rejection, Weighting, WeightScope
 
 _KEYS = tuple(f"rollout_is_{end}" for end in ("level", "mode", "threshold", "mask_threshold", "veto_threshold"))
 _LEVEL, _MODE, _THRESHOLD, _MASK, _VETO = _KEYS
 
 
 def _xtuner_plan(config: Config) -> Plan:
-    scope = ratio_level(config, _LEVEL, "token")
-    mode = choice(config, _MODE, ("truncate", "mask", "both"), "truncate")
+    scope: WeightScope = config.choice(_LEVEL, tuple(LEVELS), "token")
+    mode = config.choice(_MODE, ("truncate", "mask", "both"), "truncate")
     bounds, mask, veto = (_xtuner_bounds(config, key) for key in (_THRESHOLD, _MASK, _VETO))
     weighting, rejections = None, []
     if bounds is not None:
@@ -26,9 +26,7 @@ def _xtuner_plan(config: Config) -> Plan:
             kept = bounds if mode == "mask" or mask is None else mask
             rejections.append(Rejection("ratio", LEVELS[scope], kept, "is"))
     if veto is not None:
-        if veto.low:
-            rejections.append(Rejection("ratio", "seq_min", Bounds(veto.low, None), "veto"))
-        rejections.append(Rejection("ratio", "seq_max", Bounds(None, veto.high), "veto_high"))
+        rejections += outliers(veto.low, veto.high, ("veto", "veto_high"))
     return Plan("xtuner", weighting, tuple(rejections))
 
 
@@ -46,7 +44,7 @@ def _xtuner_bounds(config: Config, key: str) -> Bounds | None:
     return Bounds(low, high)
 
 
-def _xtuner_config(plan: Plan) -> Config:
+def _xtuner_config(plan: Plan) -> dict[str, Any]:
     weighting, rejections = plan.weighting, rejections_by(plan)
     options: dict[str, Any] = {_THRESHOLD: None}
     if weighting is not None:
@@ -70,8 +68,7 @@ def _pair(bounds: Bounds) -> list[float | None]:
 XTUNER = Framework(
     name="xtuner",
     keys=_KEYS,
-    blocks=(),
-    read=_xtuner_plan,
+    to_plan=_xtuner_plan,
     to_config=_xtuner_config,
     own=(("rollout_is",),),
     common=_KEYS,

@@ -205,11 +205,6 @@ class _Machine:
             self.foreign(full)
         self.stack.append(Global(full))
 
-    def called(self, args: Any) -> None:
-        function = self.stack.pop()
-        name = function.name if isinstance(function, Global) else "(a call)"
-        self.stack.append(UnbuiltObject(name, args if isinstance(args, tuple) else (args,)))
-
 
 def _proto(machine: _Machine) -> None:
     if machine.size(1) > 5:
@@ -253,7 +248,9 @@ def _stack_global(machine: _Machine) -> None:
 
 
 def _reduce(machine: _Machine) -> None:
-    machine.called(machine.stack.pop())
+    args, function = machine.stack.pop(), machine.stack.pop()
+    name = function.name if isinstance(function, Global) else "(a call)"
+    machine.stack.append(UnbuiltObject(name, args if isinstance(args, tuple) else (args,)))
 
 
 def _new_with_names(machine: _Machine) -> None:

@@ -200,12 +200,8 @@ def data_proto(path: str, name: str, wanted: Collection[str], of_rows: Collectio
 
 
 def _of_data_proto(batch: Any, wanted: Collection[str]) -> Mapping[str, Array]:
-    if (
-        isinstance(batch, UnbuiltObject)
-        and batch.name == "_io.BytesIO"
-        and isinstance(batch.state, tuple)
-        and batch.state
-    ):
+    is_stream = isinstance(batch, UnbuiltObject) and batch.name == "_io.BytesIO"
+    if is_stream and isinstance(batch.state, tuple) and batch.state:
         batch = batch.state[0]
     if isinstance(batch, memoryview):
         file = read_torch(batch, frozenset(TENSORDICTS))
@@ -228,16 +224,11 @@ def _of_array(field: Any, name: str) -> Array:
 
 TRAINING_BATCHES = ("skyrl.backends.skyrl_train.training_batch", "skyrl_train.training_batch")
 """The modules of SkyRL's class, newest first."""
+IN_TRAINING_BATCHES = ("_rebuild_tensor_batch", "TrainingInputBatch", "TensorFormat")
 OF_TRAINING_BATCHES = frozenset(
     (
-        *(
-            f"{module}.{name}"
-            for module in TRAINING_BATCHES
-            for name in ("_rebuild_tensor_batch", "TrainingInputBatch", "TensorFormat")
-        ),
-        *("torch.device", "torch.storage._load_from_bytes"),
-        *TENSORS,
-        *NUMPY_GLOBALS,
+        *(f"{module}.{name}" for module in TRAINING_BATCHES for name in IN_TRAINING_BATCHES),
+        *("torch.device", "torch.storage._load_from_bytes", *TENSORS, *NUMPY_GLOBALS),
     )
 )
 

@@ -129,25 +129,27 @@ class _Run(msgspec.Struct):
     work: _Work | None = None
 
 
+class _OfARun(msgspec.Struct):
+    run: _Run | None = None
+
+    @property
+    def work(self) -> _Work:
+        """What the episode is for, and the policies that sampled it."""
+        return (self.run.work if self.run else None) or _Work()
+
+
 class _Named(msgspec.Struct):
     id: str | int | None = None
     name: str | None = None
 
 
-class _Episode(msgspec.Struct):
+class _Episode(_OfARun):
     """A line of the stream."""
 
     id: str | None = None
     env: _Named | None = None
     group: _Named | None = None
-    run: _Run | None = None
     traces: list[_Trace] | None = None
-
-    @property
-    def work(self) -> _Work:
-        """What the episode is for, and the policies that sampled it."""
-        work = self.run.work if self.run else None
-        return work or _Work()
 
 
 class _NodeSketch(msgspec.Struct):
@@ -161,16 +163,10 @@ class _TraceSketch(msgspec.Struct):
     nodes: list[_NodeSketch] | None = None
 
 
-class _EpisodeSketch(msgspec.Struct):
+class _EpisodeSketch(_OfARun):
     """As much of a line of the stream as tells its branches."""
 
-    run: _Run | None = None
     traces: list[_TraceSketch] | None = None
-
-    @property
-    def kind(self) -> str | None:
-        """What the episode is for."""
-        return self.run.work.type if self.run and self.run.work else None
 
 
 @dataclass(kw_only=True)
@@ -327,6 +323,7 @@ def open_run(paths: Sequence[str]) -> OpenedDump:
             annotations.read(file.path, sizes[file.path])
     counts = _counted(stream, sizes, annotations)
     optional = [name for name in ("current_log_probs", *TOKEN_NUMBERS) if annotations.has(name)]
+    optional += ["step"] * bool(annotations.steps) + ["reward"] * counts.rewarded
 
     def samples() -> Iterator[Sample]:
         for file in stream:
@@ -338,12 +335,7 @@ def open_run(paths: Sequence[str]) -> OpenedDump:
                         n_rows += 1
 
     return OpenedDump(
-        columns=[
-            *COLUMNS,
-            *optional,
-            *(["step"] if annotations.steps else []),
-            *(["reward"] if counts.rewarded else []),
-        ],
+        columns=[*COLUMNS, *optional],
         samples=samples,
         notes=tuple(_notes_of_run(annotations, counts)),
         types=TYPES,
@@ -390,7 +382,7 @@ def _counted(stream: Sequence[MonitorFile], sizes: Mapping[str, int], annotation
                             is_trained = (trace.id or "", branch, "current_log_probs") in annotations.places
                             counts.branches += 1
                             counts.untrained += not is_trained
-                            counts.evaluation += not is_trained and episode.kind == "eval"
+                            counts.evaluation += not is_trained and episode.work.type == "eval"
     return counts
 
 

@@ -269,12 +269,8 @@ class RolloutFile:
         """What is special about its sequences."""
         removed = any(sample.get("remove_sample") is True for sample in self.samples)
         dicts = any(isinstance(sample.get("reward"), dict) for sample in self.samples)
-        kept = "kept_set_size" in self.columns
-        return (
-            *((REMOVED,) if removed else ()),
-            *((REWARDS,) if dicts else ()),
-            *((KEPT_SETS,) if kept and self.samples else ()),
-        )
+        kept = "kept_set_size" in self.columns and bool(self.samples)
+        return (REMOVED,) * removed + (REWARDS,) * dicts + (KEPT_SETS,) * kept
 
 
 def _sample_facts(sample: dict[Any, Any]) -> dict[str, Any]:

@@ -179,12 +179,8 @@ def _sizes(value: Any) -> tuple[int, ...]:
     """A shape or strides: at most MAX_DIMENSIONS whole numbers from 0 up."""
     if isinstance(value, UnbuiltObject):  # torch.Size
         value = value.args[0] if value.args else ()
-    if (
-        not isinstance(value, (tuple, list))
-        or len(value) > MAX_DIMENSIONS
-        or not set(map(type, value)) <= {int}
-        or min(value, default=0) < 0
-    ):
+    are_whole = isinstance(value, (tuple, list)) and len(value) <= MAX_DIMENSIONS and set(map(type, value)) <= {int}
+    if not are_whole or min(value, default=0) < 0:
         raise DataError("its pickle holds a tensor of no shape.", HINT)
     return tuple(value)
 

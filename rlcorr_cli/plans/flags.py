@@ -219,9 +219,8 @@ class Swept:
         low, high = ("" if edge is None else plain(edge) for edge in (bounds.low, bounds.high))
         if isinstance(self.record, Weighting):
             named = [each for each in self.beside or () if each.startswith("--is ") and each.count(":") == 2]
-            outside = (
-                f":{self.record.outside}" if named or (self.beside is None and self.record.outside == "zero") else ""
-            )
+            says_outside = named or (self.beside is None and self.record.outside == "zero")
+            outside = f":{self.record.outside}" if says_outside else ""
             own = f"--is {self.record.scope}:{low},{high}{outside}"
             replaced: tuple[str, ...] = ("--is ",)
         else:

@@ -400,6 +400,15 @@ class Plan(Record):
         gated = any(record.gate != "any" for record in records)
         return ("current_log_probs",) * drifts + ("advantages",) * gated
 
+    def dppo_bounds(self, statistic: str, losing: Gate = "nonpositive") -> tuple[float, float | None] | None:
+        """How far down and up its DPPO mask lets a statistic go; None where it has no such mask.
+
+        losing: the gate of its lower end.
+        """
+        bounds = {each.gate: each.bounds for each in self.rejections if each.statistic == statistic}
+        low = bounds[losing].low if bounds.keys() == {"positive", losing} else None
+        return None if low is None else (-low, bounds["positive"].high)
+
 
 def veto(low: float) -> Rejection:
     """Reject a sequence that holds any token with rho < low (unlimited log-ratio)."""

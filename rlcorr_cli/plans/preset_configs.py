@@ -31,11 +31,6 @@ def block(path: str, **options: str) -> PeerConfig:
     return PeerConfig("\n".join(lines))
 
 
-def trl(mode: str) -> PeerConfig:
-    """TRL's weights of a mode."""
-    return block("", vllm_importance_sampling_mode=mode, vllm_importance_sampling_clip_max="3.0")
-
-
 def nemo(kind: str, high: str, **more: str) -> PeerConfig:
     """NeMo-RL's weights of a kind."""
     return block(

@@ -14,7 +14,7 @@ import math
 from rlcorr_cli.errors import UsageError, nearest
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.plans import preset_configs as peer
-from rlcorr_cli.plans.plan import Bounds, Budget, Loss, Mode, Plan, Rejection, Weighting, dppo, opsm, veto
+from rlcorr_cli.plans.plan import Bounds, Budget, Loss, Plan, Rejection, Weighting, dppo, opsm, veto
 
 
 @frozen(kw_only=True)
@@ -145,19 +145,15 @@ _INVERSE = "verl tests -l: bounds 0.999_1.001 keep geometric ratios from 1/1.001
 
 
 def _verl(
-    name: str,
-    weighting: Weighting | None,
-    rejection: Rejection | None,
-    when: str,
-    *,
-    mode: Mode = "decoupled",
-    loss: Loss = "ppo_clip",
+    name: str, weighting: Weighting | None, rejection: Rejection | None, when: str, *, bypass: Loss | None = None
 ) -> Preset:
+    """bypass: the loss in bypass mode, where the preset is of that."""
     rejections = () if rejection is None else (rejection,)
+    mode, loss = ("bypass", bypass) if bypass else ("decoupled", "ppo_clip")
     plan = Plan(name, weighting, rejections, limit_on="token", mode=mode, loss=loss)
     note = _INVERSE if rejection is _GEO else ""
     options = [_WRITTEN[record] for record in (weighting, rejection) if record is not None]
-    options += [] if mode == "decoupled" else [peer.BYPASS if loss == "ppo_clip" else peer.GRADIENT]
+    options += [peer.BYPASS if bypass == "ppo_clip" else peer.GRADIENT] if bypass else []
     config = peer.verl("verl-0.9", **{key: value for each in options for key, value in each.items()})
     source = f"verl 0.9.1, RolloutCorrectionConfig.{name}"
     return Preset(plan=plan, when=when, source=source, note=note, config=config)
@@ -170,46 +166,20 @@ _VERL_ROWS: tuple[Preset, ...] = (
     _verl("decoupled_k3_rs", None, _K3, "Drop sequences with a large mean k3."),
     _verl("decoupled_k3_rs_seq_tis", _SEQUENCE, _K3, "k3 rejection, then sequence weights."),
     _verl("decoupled_k3_rs_token_tis", _TOKEN, _K3, "k3 rejection, then token weights."),
-    _verl("bypass_ppo_clip_geo_rs", None, _GEO, "Bypass PPO on what geometric rejection keeps.", mode="bypass"),
-    _verl("bypass_ppo_clip_k3_rs", None, _K3, "Bypass PPO on what k3 rejection keeps.", mode="bypass"),
-    _verl("bypass_pg_token_icepop", _ICEPOP, None, "REINFORCE with IcePop weights.", mode="bypass", loss="reinforce"),
+    _verl("bypass_ppo_clip_geo_rs", None, _GEO, "Bypass PPO on what geometric rejection keeps.", bypass="ppo_clip"),
+    _verl("bypass_ppo_clip_k3_rs", None, _K3, "Bypass PPO on what k3 rejection keeps.", bypass="ppo_clip"),
+    _verl("bypass_pg_token_icepop", _ICEPOP, None, "REINFORCE with IcePop weights.", bypass="reinforce"),
     _verl(
         "bypass_pg_geo_rs_seq_tis",
         _SEQUENCE,
         _GEO,
         "REINFORCE, geometric rejection, sequence weights.",
-        mode="bypass",
-        loss="reinforce",
+        bypass="reinforce",
     ),
     _verl(
-        "bypass_pg_geo_rs_token_tis",
-        _TOKEN,
-        _GEO,
-        "REINFORCE, geometric rejection, token weights.",
-        mode="bypass",
-        loss="reinforce",
+        "bypass_pg_geo_rs_token_tis", _TOKEN, _GEO, "REINFORCE, geometric rejection, token weights.", bypass="reinforce"
     ),
 )
-
-
-def _weights(
-    name: str,
-    weighting: Weighting,
-    *,
-    when: str,
-    source: str,
-    config: peer.PeerConfig,
-    aliases: tuple[str, ...] = (),
-    note: str = "",
-) -> Preset:
-    plan = Plan(name, weighting, log_ratio_limit=None)
-    return Preset(plan=plan, aliases=aliases, when=when, source=source, note=note, config=config)
-
-
-def _keeps(
-    name: str, when: str, source: str, *rejections: Rejection, limit: float | None = None, config: peer.PeerConfig
-) -> Preset:
-    return Preset(plan=Plan(name, None, rejections, log_ratio_limit=limit), when=when, source=source, config=config)
 
 
 def _prime(name: str, when: str, source: str, *rejections: Rejection, config: peer.PeerConfig) -> Preset:
@@ -243,16 +213,14 @@ _ROLL = "ROLL, actor_train.pg_variant"
 _DRIFT = "Compares the current policy with the old one: the dump needs current_log_probs, or take --mode bypass."
 
 _FRAMEWORK_ROWS: tuple[Preset, ...] = (
-    _weights(
-        "slime_tis",
-        Weighting("token", Bounds(0.0, 2.0)),
+    Preset(
+        plan=Plan("slime_tis", Weighting("token", Bounds(0.0, 2.0)), log_ratio_limit=None),
         when="slime's own token weights, without its mis.py.",
         source=f"{_SLIME}, --use-tis, --tis-clip 2.0, --tis-clip-low 0",
         config=peer.block("", use_tis="true", tis_clip="2.0", tis_clip_low="0"),
     ),
-    _weights(
-        "slime_icepop",
-        Weighting("token", Bounds(0.5, 5.0), "zero"),
+    Preset(
+        plan=Plan("slime_icepop", Weighting("token", Bounds(0.5, 5.0), "zero"), log_ratio_limit=None),
         when="Token weights, 0 outside IcePop's own bounds 0.5 and 5.",
         source=f"{_SLIME} and miles, icepop function, --tis-clip-low, --tis-clip",
         aliases=("miles_icepop",),
@@ -284,45 +252,29 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         source=f"{_SLIME}, mis.py tis_mode=clip; --is sequence or geometric for its other levels",
         config=peer.PeerConfig("use_tis: true\ntis_mode: clip\ntis_upper_bound: 2.0\ntis_lower_bound: 0.5", "slime"),
     ),
-    _weights(
-        "trl_token_truncate",
-        Weighting("token", Bounds(None, 3.0)),
-        when="Token weights, capped.",
-        source=f"{_TRL}, mode token_truncate",
-        config=peer.trl("token_truncate"),
+    *(
+        Preset(
+            plan=Plan(f"trl_{mode}", Weighting(scope, Bounds(None, 3.0), outside), log_ratio_limit=None),
+            when=when,
+            source=f"{_TRL}, mode {mode}",
+            config=peer.block("", vllm_importance_sampling_mode=mode, vllm_importance_sampling_clip_max="3.0"),
+        )
+        for mode, scope, outside, when in (
+            ("token_truncate", "token", "clamp", "Token weights, capped."),
+            ("token_mask", "token", "zero", "Token weights, 0 above the cap."),
+            ("sequence_truncate", "sequence", "clamp", "Sequence weights (the product), capped."),
+            ("sequence_mask", "sequence", "zero", "TRL's default: sequence weights, 0 above the cap."),
+        )
     ),
-    _weights(
-        "trl_token_mask",
-        Weighting("token", Bounds(None, 3.0), "zero"),
-        when="Token weights, 0 above the cap.",
-        source=f"{_TRL}, mode token_mask",
-        config=peer.trl("token_mask"),
-    ),
-    _weights(
-        "trl_sequence_truncate",
-        Weighting("sequence", Bounds(None, 3.0)),
-        when="Sequence weights (the product), capped.",
-        source=f"{_TRL}, mode sequence_truncate",
-        config=peer.trl("sequence_truncate"),
-    ),
-    _weights(
-        "trl_sequence_mask",
-        Weighting("sequence", Bounds(None, 3.0), "zero"),
-        when="TRL's default: sequence weights, 0 above the cap.",
-        source=f"{_TRL}, mode sequence_mask",
-        config=peer.trl("sequence_mask"),
-    ),
-    _weights(
-        "nemo_tis",
-        Weighting("token", Bounds(None, 2.0), infinite="zero"),
+    Preset(
+        plan=Plan("nemo_tis", Weighting("token", Bounds(None, 2.0), infinite="zero"), log_ratio_limit=None),
         when="Capped token weights; NeMo-RL has no default cap.",
         source=f"{_NEMO}, truncated_importance_sampling_type tis",
         note=_NEMO_OVERFLOW,
         config=peer.nemo("tis", "2.0"),
     ),
-    _weights(
-        "nemo_icepop",
-        Weighting("token", Bounds(0.5, 5.0), "zero"),
+    Preset(
+        plan=Plan("nemo_icepop", Weighting("token", Bounds(0.5, 5.0), "zero"), log_ratio_limit=None),
         when="Token weights, 0 outside 0.5 to 5.",
         source=f"{_NEMO}, truncated_importance_sampling_type icepop",
         config=peer.nemo("icepop", "5.0", truncated_importance_sampling_ratio_min="0.5"),
@@ -339,23 +291,25 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         note=_NEMO_OVERFLOW,
         config=peer.nemo("seq-mask-tis", "1.002", truncated_importance_sampling_ratio_min="0.999"),
     ),
-    _keeps(
-        "nemo_seq_logprob_error",
-        "Drop sequences whose mean of e^|l| is large.",
-        "NeMo-RL, grpo.seq_logprob_error_threshold, which has no default; here 2.0",
-        Rejection("exp_abs_log_ratio", "seq_mean", Bounds(None, 2.0)),
+    Preset(
+        plan=Plan(
+            "nemo_seq_logprob_error",
+            None,
+            (Rejection("exp_abs_log_ratio", "seq_mean", Bounds(None, 2.0)),),
+            log_ratio_limit=None,
+        ),
+        when="Drop sequences whose mean of e^|l| is large.",
+        source="NeMo-RL, grpo.seq_logprob_error_threshold, which has no default; here 2.0",
         config=peer.block("grpo", seq_logprob_error_threshold="2.0"),
     ),
-    _weights(
-        "openrlhf_tis",
-        Weighting("token", Bounds(0.5, 5.0)),
+    Preset(
+        plan=Plan("openrlhf_tis", Weighting("token", Bounds(0.5, 5.0)), log_ratio_limit=None),
         when="Token weights clamped from both sides.",
         source=f"{_OPENRLHF}, tis",
         config=peer.openrlhf("token", "clip"),
     ),
-    _weights(
-        "openrlhf_icepop",
-        Weighting("token", Bounds(0.5, 5.0), "zero"),
+    Preset(
+        plan=Plan("openrlhf_icepop", Weighting("token", Bounds(0.5, 5.0), "zero"), log_ratio_limit=None),
         when="Token weights, 0 outside the bounds.",
         source=f"{_OPENRLHF}, icepop",
         config=peer.openrlhf("token", "mask"),
@@ -401,29 +355,29 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         source=f"{_SKYRL}, tis_ratio_type sequence, cap 5.0",
         config=peer.skyrl(tis_ratio_type="sequence", sequence_tis_ratio_clip_high="5.0"),
     ),
-    _keeps(
-        "skyrl_geometric",
-        "Drop sequences whose geometric ratio is over 1% from 1.",
-        f"{_SKYRL}, sequence_mask_metric geometric, 0.99 and 1.01",
-        Rejection("ratio", "seq_mean", Bounds(0.99, 1.01), "geometric"),
-        limit=20.0,
+    Preset(
+        plan=Plan("skyrl_geometric", None, (Rejection("ratio", "seq_mean", Bounds(0.99, 1.01), "geometric"),)),
+        when="Drop sequences whose geometric ratio is over 1% from 1.",
+        source=f"{_SKYRL}, sequence_mask_metric geometric, 0.99 and 1.01",
         config=peer.skyrl(sequence_mask_metric="geometric", geo_mask_low="0.99", geo_mask_high="1.01"),
     ),
-    _keeps(
-        "skyrl_product",
-        "Drop sequences whose product ratio is outside 0.5 to 2.",
-        f"{_SKYRL}, sequence_mask_metric product, 0.5 and 2.0",
-        Rejection("ratio", "seq_sum", Bounds(0.5, 2.0), "product"),
-        limit=20.0,
+    Preset(
+        plan=Plan("skyrl_product", None, (Rejection("ratio", "seq_sum", Bounds(0.5, 2.0), "product"),)),
+        when="Drop sequences whose product ratio is outside 0.5 to 2.",
+        source=f"{_SKYRL}, sequence_mask_metric product, 0.5 and 2.0",
         config=peer.skyrl(sequence_mask_metric="product", product_mask_low="0.5", product_mask_high="2.0"),
     ),
-    _keeps(
-        "skyrl_outlier",
-        "Drop sequences with a token ratio below 1e-4 or above 100.",
-        f"{_SKYRL}, outlier_token_is_threshold_low and _high, here 1e-4 and 100",
-        Rejection("ratio", "seq_min", Bounds(1e-4, None), "outlier_low"),
-        Rejection("ratio", "seq_max", Bounds(None, 100.0), "outlier_high"),
-        limit=20.0,
+    Preset(
+        plan=Plan(
+            "skyrl_outlier",
+            None,
+            (
+                Rejection("ratio", "seq_min", Bounds(1e-4, None), "outlier_low"),
+                Rejection("ratio", "seq_max", Bounds(None, 100.0), "outlier_high"),
+            ),
+        ),
+        when="Drop sequences with a token ratio below 1e-4 or above 100.",
+        source=f"{_SKYRL}, outlier_token_is_threshold_low and _high, here 1e-4 and 100",
         config=peer.skyrl(outlier_token_is_threshold_low="1.0e-4", outlier_token_is_threshold_high="100.0"),
     ),
     _areal(
@@ -433,28 +387,20 @@ _FRAMEWORK_ROWS: tuple[Preset, ...] = (
         rejection=Rejection("ratio", "token", Bounds(None, 5.0)),
         config=peer.areal(level="token", action="mask", metric="ratio"),
     ),
-    _areal(
-        "areal_kl_k1",
-        when="Raw token weights; drops sequences by mean log-ratio.",
-        options="level sequence, metric kl_k1, agg mean",
-        rejection=Rejection("log_ratio", "seq_mean", Bounds(None, 5.0)),
-        note="AReaL's k1 is +l.",
-        config=peer.areal(level="sequence", action="mask", metric="kl_k1", agg="mean"),
-    ),
-    _areal(
-        "areal_kl_k2",
-        when="Raw token weights; drops sequences by mean k2.",
-        options="level sequence, metric kl_k2, agg mean",
-        rejection=Rejection("k2", "seq_mean", Bounds(None, 5.0)),
-        config=peer.areal(level="sequence", action="mask", metric="kl_k2", agg="mean"),
-    ),
-    _areal(
-        "areal_kl_k3",
-        when="Raw token weights; drops sequences by mean k3.",
-        options="level sequence, metric kl_k3, agg mean",
-        rejection=Rejection("k3_reverse", "seq_mean", Bounds(None, 5.0)),
-        note="AReaL's k3 is that of the reverse direction, against its own help text.",
-        config=peer.areal(level="sequence", action="mask", metric="kl_k3", agg="mean"),
+    *(
+        _areal(
+            f"areal_{metric}",
+            when=f"Raw token weights; drops sequences by mean {mean_of}.",
+            options=f"level sequence, metric {metric}, agg mean",
+            rejection=Rejection(statistic, "seq_mean", Bounds(None, 5.0)),
+            note=note,
+            config=peer.areal(level="sequence", action="mask", metric=metric, agg="mean"),
+        )
+        for metric, mean_of, statistic, note in (
+            ("kl_k1", "log-ratio", "log_ratio", "AReaL's k1 is +l."),
+            ("kl_k2", "k2", "k2", ""),
+            ("kl_k3", "k3", "k3_reverse", "AReaL's k3 is that of the reverse direction, against its own help text."),
+        )
     ),
     _areal(
         "areal_kpop",
@@ -675,26 +621,11 @@ def preset(name: str) -> Preset:
 
 
 _COMPARED = (
-    "decoupled_token_is",
-    "decoupled_seq_is",
-    "decoupled_seq_is_rs",
-    "decoupled_geo_rs",
-    "geo_is",
-    "token_rs",
-    "decoupled_token_icepop",
-    "decoupled_k3_rs",
-    "disabled",
-    "slime_tis",
-    "trl_sequence_mask",
-    "nemo_seq_mask_tis",
-    "openrlhf_tis",
-    "skyrl_geometric",
-    "areal_ratio_token",
-    "prime_ipo",
-    "roll_train_infer",
-    "ppo_is_bypass",
-    "pg_is",
-    "pg_rs",
+    *("decoupled_token_is", "decoupled_seq_is", "decoupled_seq_is_rs", "decoupled_geo_rs", "geo_is", "token_rs"),
+    *("decoupled_token_icepop", "decoupled_k3_rs", "disabled"),
+    *("slime_tis", "trl_sequence_mask", "nemo_seq_mask_tis", "openrlhf_tis", "skyrl_geometric"),
+    *("areal_ratio_token", "prime_ipo", "roll_train_infer"),
+    *("ppo_is_bypass", "pg_is", "pg_rs"),
 )
 
 COMPARED: tuple[Preset, ...] = tuple(PRESETS[name] for name in _COMPARED)

@@ -150,12 +150,9 @@ LONGEST = 200
 
 def parse_script(text: str) -> documents.Document:
     """The options of a script, None without one, and a note for every number that may not be meant as one."""
-    options: dict[str, list[str]] = {}
-    for name, values in _script_options(text):
-        options[name] = values
     data: dict[str, Any] = {}
     notes: list[str] = []
-    for name, values in options.items():
+    for name, values in dict(_script_options(text)).items():  # the last of a name counts
         read = [_script_value(value) for value in values]
         notes += [f"{name}: {note.partition(': ')[2]}" for document in read for note in document.notes]
         value = [document.data for document in read]
