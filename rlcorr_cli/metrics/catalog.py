@@ -60,18 +60,14 @@ class Family:
     rows: tuple[Metric, ...]
     heading: str = ""
     prefix: str = ""
-    brought: Callable[[Plan], bool]
-    of: Callable[["Numbers", Plan], Mapping[str, Any]]
+    brought: Callable[[Plan], bool] = lambda plan: True
+    of: Callable[["Numbers", Plan], Mapping[str, Any]] = lambda numbers, plan: {}
     how: str = ""
 
     @cached_property
     def names(self) -> frozenset[str]:
         """The names of its metrics in a report."""
         return frozenset(self.prefix + row.name for row in self.rows)
-
-
-def _never(plan: Plan) -> bool:
-    return False
 
 
 def _has_weights(plan: Plan) -> bool:
@@ -88,28 +84,21 @@ def _weights(numbers: "Numbers", plan: Plan) -> Mapping[str, Any]:
     return {"": Weights.of(numbers, plan)}
 
 
-def _nothing(numbers: "Numbers", plan: Plan) -> Mapping[str, Any]:
-    return {}
-
-
 FAMILIES: tuple[Family, ...] = (
     Family(
         rows=METRICS,
         heading="Diagnostics",
-        brought=lambda plan: True,
         of=lambda numbers, plan: {"": numbers},
     ),
     Family(
         rows=DRIFT,
         heading="From the old to the current policy",
-        brought=lambda plan: True,
         of=lambda numbers, plan: {"": numbers} if numbers.has("drift.ratio") else {},
         how="It comes with a dump of current_log_probs beside old_log_probs: ⟦map current_log_probs=COLUMN⟧.",
     ),
     Family(
         rows=ADVANTAGES,
         heading="Where a dump has advantages",
-        brought=lambda plan: True,
         of=lambda numbers, plan: {"": numbers} if numbers.has(f"{PREFIX}rows") else {},
         how="It comes with a dump of advantages: ⟦map advantages=COLUMN⟧.",
     ),
@@ -181,15 +170,13 @@ FAMILIES: tuple[Family, ...] = (
     Family(
         rows=OBJECTIVE,
         heading="Policy objective",
-        brought=_never,
-        of=_nothing,
+        brought=lambda plan: False,
         how="A rule names its objective, too: ⟦objective ppo⟧ ⟦max objective/ppo/clip_fraction=0.2⟧.",
     ),
     Family(
         rows=COMPARISON,
         heading="Plans beside each other",
-        brought=_never,
-        of=_nothing,
+        brought=lambda plan: False,
         how="`⟦compare(DUMP)⟧` reports it, beside plans; no rule can be on it.",
     ),
 )

@@ -17,7 +17,7 @@ from rlcorr_cli.metrics.advantages import (
     variance_over_sequences,
 )
 from rlcorr_cli.metrics.interval import WIDEST, Interval, intervals
-from rlcorr_cli.metrics.metric import Metric, draws, evaluated
+from rlcorr_cli.metrics.metric import Metric, draws, evaluated, full_share, unit_ratio
 from rlcorr_cli.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -43,10 +43,6 @@ def _worth(totals: "ComparedTotals") -> Any:
 def _length(totals: "ComparedTotals") -> Any:
     mean_length = totals.diagnostics["tokens"] / totals.diagnostics["sequences"]
     return totals.plan["f_tokens"] / totals.plan["f"] / mean_length
-
-
-def _ess(totals: "ComparedTotals") -> Any:
-    return totals.plan["weight"] ** 2 / (totals.plan["units"] * totals.plan["weight_squared"])
 
 
 def _top(totals: "ComparedTotals") -> Any:
@@ -135,11 +131,9 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         value=lambda totals: _shift_and_error(totals)[1],
         resampled=False,
     ),
-    Metric(
+    unit_ratio(
         name="length",
         formula="(sum f_i n_i / sum f_i) / mean n",
-        unit="ratio",
-        ideal=1.0,
         meaning="Whether the plan prefers long sequences (above 1) or short ones.",
         value=_length,
     ),
@@ -151,13 +145,11 @@ KEPT, KEPT_SEQUENCES, INFO, WORTH, SHIFT, SHIFT_SE, LENGTH, K3_LEFT, ESS, TOP = 
         value=lambda totals: totals.plan["k3"] / totals.plan["kept"],
         resampled=False,
     ),
-    Metric(
+    full_share(
         name="ess",
         formula="(sum w)^2 / (U sum w^2), of applied weights",
-        unit="share",
-        ideal=1.0,
         meaning="The effective sample size of the plan's weights, before its rejections.",
-        value=_ess,
+        value=lambda totals: totals.plan["weight"] ** 2 / (totals.plan["units"] * totals.plan["weight_squared"]),
     ),
     Metric(
         name="top_1pct",

@@ -14,7 +14,7 @@ from rlcorr_cli.errors import UsageError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics import interval
 from rlcorr_cli.metrics.divergence import DIVERGENCE
-from rlcorr_cli.metrics.metric import Metric, draws, evaluated
+from rlcorr_cli.metrics.metric import Metric, draws, evaluated, full_share, zero_nats, zero_share
 from rlcorr_cli.totals.limits import FEWEST_IN_TAIL, LARGEST_SHAPE
 
 if TYPE_CHECKING:
@@ -61,11 +61,9 @@ def _log_ratio_quantile(name: str, q: float, measured: tuple[float, float, float
         # A bucket's middle may lie outside the data at either end; the extremes are known exactly.
         return None if middle is None else np.minimum(np.maximum(middle, n.min("log_ratio")), n.max("log_ratio"))
 
-    return Metric(
+    return zero_nats(
         name=f"log_ratio_{name}",
         formula=f"{100 * q:g}% quantile of l over tokens",
-        unit="nats",
-        ideal=0.0,
         can_be_negative=True,
         meaning=f"{100 * q:g}% of the tokens have a smaller log-ratio than this. It comes from a histogram that adds "
         "exactly.",
@@ -80,22 +78,18 @@ def _log_ratio_quantile(name: str, q: float, measured: tuple[float, float, float
 def _retention(low: float, high: float, measured: "tuple[_Triple, _Triple]") -> tuple[Metric, Metric]:
     band, source = f"{low}_{high}", "MaxText's retention bands"
     return (
-        Metric(
+        full_share(
             name=f"retention_token_{band}",
             formula=f"share of tokens with {low} <= rho <= {high}",
-            unit="share",
-            ideal=1.0,
             meaning="The share that a rejection of tokens with these bounds would keep.",
             measured=measured[0],
             source=source,
             value=lambda n: n.per_token(f"retained_{band}"),
             has_interval=False,
         ),
-        Metric(
+        full_share(
             name=f"retention_geo_{band}",
             formula=f"share of sequences with {low} <= e^g <= {high}",
-            unit="share",
-            ideal=1.0,
             meaning="The share that a geometric rejection of sequences with these bounds would keep.",
             measured=measured[1],
             source=source,
@@ -167,11 +161,9 @@ _QUANTILES: tuple[_Triple, ...] = (
 _KISH = "Kish's effective sample size"
 
 SAMPLES: tuple[Metric, ...] = (
-    Metric(
+    full_share(
         name="seq_ess",
         formula="(sum e^S)^2 / (B sum e^(2 S))",
-        unit="share",
-        ideal=1.0,
         meaning="The share of the sequences that would be effective under raw sequence weights.",
         worry="At 1 / B: a single sequence has all the weight.",
         measured=(0.707, 0.439, 1.0),
@@ -182,11 +174,9 @@ SAMPLES: tuple[Metric, ...] = (
         figure="effective share of sequences",
         refuses="sequences",
     ),
-    Metric(
+    full_share(
         name="token_ess",
         formula="(sum rho)^2 / (N sum rho^2)",
-        unit="share",
-        ideal=1.0,
         meaning="The share of the tokens that would be effective under raw token weights.",
         worry="Below 0.9: some tokens are far out (`inspect --worst`), or the policies are far apart.",
         measured=(0.998, 0.992, 1.0),
@@ -202,11 +192,9 @@ SAMPLES: tuple[Metric, ...] = (
         _log_ratio_quantile(name, q, measured)
         for (name, q), measured in zip(QUANTILES.items(), _QUANTILES, strict=True)
     ),
-    Metric(
+    zero_share(
         name="extreme_token_fraction",
         formula="share of tokens with |l| > log of --extreme-ratio (2)",
-        unit="share",
-        ideal=0.0,
         meaning="How many tokens are at least twice as likely under one policy as under the other.",
         worry="More than rounding explains: look at these tokens with `inspect --worst`.",
         measured=(0.0, 0.0002, 0.0),

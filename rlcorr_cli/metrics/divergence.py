@@ -6,7 +6,7 @@ dump has both.
 
 from typing import TYPE_CHECKING, Any
 
-from rlcorr_cli.metrics.metric import Metric, std_over_tokens
+from rlcorr_cli.metrics.metric import Metric, std_over_tokens, unit_ratio, zero_nats, zero_share
 
 if TYPE_CHECKING:
     from rlcorr_cli.totals.view import Numbers
@@ -37,11 +37,9 @@ _KL = "Schulman, Approximating KL Divergence (2020)"
 _VERL = "verl's rollout correction metrics"
 
 DIVERGENCE: tuple[Metric, ...] = (
-    Metric(
+    zero_nats(
         name="kl",
         formula="tok (b - a)",
-        unit="nats",
-        ideal=0.0,
         can_be_negative=True,
         meaning="The k1 estimate of KL(rollout || training). It is unbiased but noisy, and can be negative.",
         worry="Its whole interval is below 0: the tokens were not drawn from the rollout column.",
@@ -52,22 +50,18 @@ DIVERGENCE: tuple[Metric, ...] = (
         figure="KL, mean log-ratio",
         refuses="policies",
     ),
-    Metric(
+    zero_nats(
         name="k2_kl",
         formula="tok l^2 / 2",
-        unit="nats",
-        ideal=0.0,
         meaning="Half the mean squared log-ratio: a KL estimate that is never negative, but biased for large gaps.",
         worry="Far from k3_kl: a few tokens with large gaps dominate both.",
         measured=(0.00115, 0.00411, 6.85e-12),
         source=_KL,
         value=lambda n: n.per_token("log_ratio_sq") / 2,
     ),
-    Metric(
+    zero_nats(
         name="k3_kl",
         formula="tok (e^l - 1 - l)",
-        unit="nats",
-        ideal=0.0,
         meaning="The k3 estimate of KL(rollout || training): unbiased and never negative. Use it to compare dumps.",
         worry="Ten times the value of another engine of the same precision: the data are stale, or a sampling setting "
         "differs.",
@@ -78,22 +72,18 @@ DIVERGENCE: tuple[Metric, ...] = (
         figure="KL, low variance",
         refuses="policies",
     ),
-    Metric(
+    zero_nats(
         name="k3_kl_reverse",
         formula="tok (e^-l - 1 + l)",
-        unit="nats",
-        ideal=0.0,
         meaning="k3 with the policies exchanged: large if the training policy finds sampled tokens unlikely.",
         worry="Far above k3_kl: the training policy gives some sampled tokens almost no probability.",
         measured=(0.00115, 0.00444, 6.85e-12),
         source=_KL,
         value=lambda n: n.per_token("k3_reverse"),
     ),
-    Metric(
+    zero_nats(
         name="js_divergence",
         formula="tok log cosh(l / 2)",
-        unit="nats",
-        ideal=0.0,
         meaning="An estimate of the Jensen-Shannon divergence. It is symmetric, and grows only like |l| for large "
         "gaps.",
         measured=(0.000287, 0.00102, 1.71e-12),
@@ -139,11 +129,9 @@ DIVERGENCE: tuple[Metric, ...] = (
         source=_VERL,
         value=lambda n: n.per_sequence("rollout_log_ppl"),
     ),
-    Metric(
+    zero_nats(
         name="log_ppl_diff",
         formula="seq d",
-        unit="nats",
-        ideal=0.0,
         can_be_negative=True,
         meaning="Like kl, but every sequence counts once. Above 0, the training policy is the less confident one.",
         worry="Far from kl: the gap of short sequences differs from that of long ones.",
@@ -151,21 +139,17 @@ DIVERGENCE: tuple[Metric, ...] = (
         source=_VERL,
         value=lambda n: n.per_sequence("log_ppl_diff"),
     ),
-    Metric(
+    zero_nats(
         name="log_ppl_abs_diff",
         formula="seq |d|",
-        unit="nats",
-        ideal=0.0,
         meaning="The size of a sequence's mean gap per token, averaged over sequences.",
         measured=(0.0047, 0.00936, 3.07e-07),
         source=_VERL,
         value=lambda n: n.per_sequence("log_ppl_abs_diff"),
     ),
-    Metric(
+    zero_nats(
         name="log_ppl_diff_max",
         formula="max d",
-        unit="nats",
-        ideal=0.0,
         can_be_negative=True,
         meaning="The sequence that training makes least likely per token, compared with the rollout policy.",
         worry="Many times log_ppl_abs_diff: look at that sequence with `inspect --worst`.",
@@ -174,11 +158,9 @@ DIVERGENCE: tuple[Metric, ...] = (
         value=lambda n: n.max("log_ppl_diff"),
         resampled=False,
     ),
-    Metric(
+    zero_nats(
         name="log_ppl_diff_min",
         formula="min d",
-        unit="nats",
-        ideal=0.0,
         can_be_negative=True,
         meaning="The sequence that training makes most likely per token, compared with the rollout policy.",
         worry="Many times log_ppl_abs_diff: look at that sequence with `inspect --worst`.",
@@ -187,11 +169,9 @@ DIVERGENCE: tuple[Metric, ...] = (
         value=lambda n: n.min("log_ppl_diff"),
         resampled=False,
     ),
-    Metric(
+    unit_ratio(
         name="ppl_ratio",
         formula="seq e^d",
-        unit="ratio",
-        ideal=1.0,
         meaning="Training perplexity divided by rollout perplexity, averaged over sequences.",
         worry="Farther from 1 than the width of its interval: one policy is systematically more confident.",
         measured=(1.0, 1.0, 1.0),
@@ -230,11 +210,9 @@ DIVERGENCE: tuple[Metric, ...] = (
         resampled=False,
         shown={"terminal": 4},
     ),
-    Metric(
+    unit_ratio(
         name="ratio_mean",
         formula="tok rho",
-        unit="ratio",
-        ideal=1.0,
         meaning="The mean token ratio: 1 in expectation if the tokens were drawn from the rollout column.",
         worry="Its interval excludes 1: the tokens were not drawn from the rollout column, or only some tokens could "
         "be. How to find what is wrong: 1. `rlcorr diagnose DUMP` names swapped, shifted and truncated columns. 2. "
@@ -248,21 +226,17 @@ DIVERGENCE: tuple[Metric, ...] = (
         shown={"figures": 1},
         figure="mean ratio",
     ),
-    Metric(
+    zero_share(
         name="token_tv",
         formula="tok max(0, 1 - rho)",
-        unit="share",
-        ideal=0.0,
         meaning="The total variation of the policies at a token: the share of the choices on which they differ.",
         worry="Above 0.1: too far apart for any weights to be safe.",
         measured=(0.0158, 0.0277, 1.2e-06),
         value=lambda n: n.per_token("tv"),
     ),
-    Metric(
+    zero_share(
         name="seq_tv",
         formula="seq max(0, 1 - e^S)",
-        unit="share",
-        ideal=0.0,
         meaning="The total variation of the policies over sequences. It is precise even if seq_ess and chi2_seq are "
         "not.",
         worry="Above 0.05: there is something to correct.",
@@ -270,64 +244,52 @@ DIVERGENCE: tuple[Metric, ...] = (
         value=lambda n: n.per_sequence("seq_tv"),
         shown={"diff": 5},
     ),
-    Metric(
+    zero_nats(
         name="log_ratio_mean",
         formula="tok l",
-        unit="nats",
-        ideal=0.0,
         can_be_negative=True,
         meaning="The mean log-ratio, which is minus kl.",
         measured=(-0.00103, -0.00439, -1.06e-08),
         value=lambda n: n.per_token("log_ratio"),
     ),
-    Metric(
+    zero_nats(
         name="log_ratio_std",
         formula="population std of l over tokens",
-        unit="nats",
-        ideal=0.0,
         meaning="The width of the histogram of log-ratios: the size of the noise between the policies.",
         worry="k3_kl far above half its square: the gap is not noise; a few tokens are far out.",
         measured=(0.0479, 0.0905, 3.7e-06),
         value=lambda n: std_over_tokens(n, "log_ratio", "log_ratio_sq"),
         fewest_clusters=20,
     ),
-    Metric(
+    zero_nats(
         name="logprob_abs_diff_mean",
         formula="tok |l|",
-        unit="nats",
-        ideal=0.0,
         meaning="The mean difference between the two log-probs of a token, without its sign.",
         measured=(0.0318, 0.0556, 2.39e-06),
         value=lambda n: n.per_token("abs_log_ratio"),
         shown={"diff": 3},
     ),
-    Metric(
+    zero_nats(
         name="logprob_abs_diff_std",
         formula="population std of |l| over tokens",
-        unit="nats",
-        ideal=0.0,
         meaning="How unequal these differences are from token to token.",
         worry="Many times logprob_abs_diff_mean: a few tokens carry the gap.",
         measured=(0.0358, 0.0716, 2.82e-06),
         value=lambda n: std_over_tokens(n, "abs_log_ratio", "log_ratio_sq"),
         has_interval=False,
     ),
-    Metric(
+    zero_nats(
         name="logprob_abs_diff_max",
         formula="max |l|",
-        unit="nats",
-        ideal=0.0,
         meaning="The largest difference between the two log-probs of a token.",
         worry="Above 10: look at that token with `inspect --worst`; a wrong mask or a fill value shows here.",
         measured=(0.332, 1.65, 2.69e-05),
         value=_largest_gap,
         resampled=False,
     ),
-    Metric(
+    zero_share(
         name="bit_mismatch",
         formula="share of tokens whose a and b differ in float32",
-        unit="share",
-        ideal=0.0,
         meaning="The tokens on which the two engines differ in at least one bit of float32.",
         worry="Above 0 although the engines should be bit-equal: `rlcorr check --expect equal` fails.",
         measured=(1.0, 1.0, 0.886),
@@ -384,11 +346,9 @@ DIVERGENCE: tuple[Metric, ...] = (
         fewest_clusters=20,
         shown={"terminal": 7},
     ),
-    Metric(
+    unit_ratio(
         name="token_mult_prob_error",
         formula="tok e^|l|",
-        unit="ratio",
-        ideal=1.0,
         meaning="The larger of a token's two probabilities divided by the smaller one, averaged over tokens.",
         worry="Far above 1 + logprob_abs_diff_mean: one token with a huge gap dominates it.",
         measured=(1.03, 1.06, 1.0),
@@ -398,52 +358,42 @@ DIVERGENCE: tuple[Metric, ...] = (
 )
 
 DRIFT: tuple[Metric, ...] = (
-    Metric(
+    unit_ratio(
         name="ois_mean",
         formula="tok e^(theta - old)",
-        unit="ratio",
-        ideal=1.0,
         meaning="The mean ratio of the current policy to the old one, which is PPO's own ratio.",
         source="slime's ois",
         value=lambda n: n.per_token("drift.ratio"),
         resampled=False,
     ),
-    Metric(
+    unit_ratio(
         name="ois_max",
         formula="max e^(theta - old)",
-        unit="ratio",
-        ideal=1.0,
         meaning="The largest ratio of the current policy to the old one.",
         source="slime's ois",
         value=lambda n: n.max("drift.ratio"),
         resampled=False,
     ),
-    Metric(
+    zero_nats(
         name="ppo_kl",
         formula="tok (old - theta)",
-        unit="nats",
-        ideal=0.0,
         can_be_negative=True,
         meaning="How far the updates on this batch have moved the policy: the k1 estimate of KL(old || current).",
         source="verl's actor/ppo_kl",
         value=lambda n: n.per_token("drift.kl"),
         resampled=False,
     ),
-    Metric(
+    zero_share(
         name="ppo_clip_fraction_high",
         formula="share of tokens with e^(theta - old) > 1 + eps_high",
-        unit="share",
-        ideal=0.0,
         meaning="How many tokens are above PPO's upper clip.",
         source="PPO; verl's actor/pg_clipfrac counts only those whose advantage lets the clip act",
         value=lambda n: n.per_token("drift.high"),
         resampled=False,
     ),
-    Metric(
+    zero_share(
         name="ppo_clip_fraction_low",
         formula="share of tokens with e^(theta - old) < 1 - eps_low",
-        unit="share",
-        ideal=0.0,
         meaning="How many tokens are below PPO's lower clip.",
         source="PPO; verl's actor/pg_clipfrac counts only those whose advantage lets the clip act",
         value=lambda n: n.per_token("drift.low"),

@@ -98,6 +98,13 @@ class Metric:
         return ", ".join(f"{engine} {value:.2g}" for engine, value in zip(MEASURED_ON, self.measured, strict=True))
 
 
+zero_nats = partial(Metric, unit="nats", ideal=0.0)
+unit_ratio = partial(Metric, unit="ratio", ideal=1.0)
+zero_share = partial(Metric, unit="share", ideal=0.0)
+full_share = partial(Metric, unit="share", ideal=1.0)
+"""Metrics of nats or a share that are 0 where the policies are equal, and of a ratio or a share that are 1."""
+
+
 def evaluated(metrics: Iterable[Metric], totals: Any) -> "Values":
     """The metrics' values by name; None where there is nothing to take one of and where float64 does not hold it."""
     from rlcorr_cli.totals.view import finite

@@ -1,8 +1,9 @@
 """rollout_rs_* and kept_*: what a plan's rejections take, each by itself and all together, and what they leave."""
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from rlcorr_cli.metrics.metric import Metric
+from rlcorr_cli.metrics.metric import Metric, zero_share
 from rlcorr_cli.plans.plan import STATISTICS, Plan
 
 if TYPE_CHECKING:
@@ -39,107 +40,80 @@ def veto_of(numbers: "Numbers", plan: Plan) -> "StatisticFamily":
 EACH = "rollout_rs_"
 """What the name of a metric of one rejection begins with, before the rejection's own."""
 _VERL = "verl's rollout correction metrics"
-_OWN_UNIT = "the statistic's own"
+_of_statistic = partial(Metric, unit="the statistic's own", source=_VERL)
+_lost_share = partial(zero_share, source=_VERL)
 
 EACH_REJECTION: tuple[Metric, ...] = (
-    Metric(
+    _of_statistic(
         name="mean",
         formula="mean x over tokens or sequences",
-        unit=_OWN_UNIT,
         meaning="The mean of the statistic that this rejection bounds.",
         worry="Outside the bounds: the rejection drops what is ordinary and keeps the exceptions.",
-        source=_VERL,
         value=lambda x: x.unit_mean(),
     ),
-    Metric(
+    _of_statistic(
         name="std",
         formula="population std of x over tokens or sequences",
-        unit=_OWN_UNIT,
         meaning="How unequal the statistic is. Bounds that are tighter than this reject most of the batch.",
-        source=_VERL,
         value=lambda x: x.unit_std(),
     ),
-    Metric(
+    _of_statistic(
         name="min",
         formula="min x",
-        unit=_OWN_UNIT,
         meaning="The smallest value of the statistic that this rejection bounds.",
-        source=_VERL,
         value=lambda x: x.min(),
     ),
-    Metric(
+    _of_statistic(
         name="max",
         formula="max x",
-        unit=_OWN_UNIT,
         meaning="The largest value of the statistic that this rejection bounds.",
-        source=_VERL,
         value=lambda x: x.max(),
     ),
-    Metric(
+    _lost_share(
         name="fraction_high",
         formula="share of tokens or sequences with x > high",
-        unit="share",
-        ideal=0.0,
         meaning="How many tokens, or sequences, this rejection drops because they are above its high bound.",
-        source=_VERL,
         value=lambda x: x.fraction("high") if x.bounds.high is not None else None,
     ),
-    Metric(
+    _lost_share(
         name="fraction_low",
         formula="share of tokens or sequences with x < low",
-        unit="share",
-        ideal=0.0,
         meaning="How many tokens, or sequences, this rejection drops because they are below its low bound.",
         worry="Far from fraction_high: the bounds are not centred on the data, so they select by the sign of the gap.",
-        source=_VERL,
         value=lambda x: x.fraction("low") if x.bounds.low is not None else None,
     ),
-    Metric(
+    _lost_share(
         name="masked_fraction",
         formula="share of tokens that this rejection drops",
-        unit="share",
-        ideal=0.0,
         meaning="How many tokens this rejection would drop if it were the only one.",
-        source=_VERL,
         value=lambda x: x.per_token("masked"),
     ),
-    Metric(
+    _lost_share(
         name="seq_masked_fraction",
         formula="share of sequences that lose any token to this rejection",
-        unit="share",
-        ideal=0.0,
         meaning="How many sequences would lose a token if this rejection were the only one.",
-        source=_VERL,
         value=lambda x: x.per_sequence("seq_masked"),
     ),
 )
 """rollout_rs_{rejection}_{name}, of every rejection and budget of a plan.  Formulas read its family."""
 
 ALL_REJECTIONS: tuple[Metric, ...] = (
-    Metric(
+    _lost_share(
         name="rollout_rs_masked_fraction",
         formula="share of tokens that any rejection drops",
-        unit="share",
-        ideal=0.0,
         meaning="How much of the batch all rejections together drop.",
-        source=_VERL,
         value=lambda lost: lost.per_token("masked"),
         shown={"course": 6, "groups": 8},
     ),
-    Metric(
+    _lost_share(
         name="rollout_rs_seq_masked_fraction",
         formula="share of sequences that lose any token",
-        unit="share",
-        ideal=0.0,
         meaning="How many sequences lose a token to any rejection.",
-        source=_VERL,
         value=lambda lost: lost.per_sequence("seq_masked"),
     ),
-    Metric(
+    zero_share(
         name="rollout_rs_seq_dropped_fraction",
         formula="share of sequences with no token left",
-        unit="share",
-        ideal=0.0,
         meaning="How many sequences are gone after all rejections.",
         worry="Above 0.3: the batch is much smaller than the trainer's settings assume.",
         value=lambda lost: lost.per_sequence("seq_dropped"),
@@ -148,22 +122,16 @@ ALL_REJECTIONS: tuple[Metric, ...] = (
 """Of all rejections together.  Formulas read `all_rejections`."""
 
 VETO: tuple[Metric, ...] = (
-    Metric(
+    _lost_share(
         name="rollout_is_veto_fraction",
         formula="share of sequences with min rho < veto",
-        unit="share",
-        ideal=0.0,
         meaning="How many sequences have a token that is almost impossible under the training policy.",
-        source=_VERL,
         value=lambda veto: veto.per_sequence("seq_masked"),
     ),
-    Metric(
+    _lost_share(
         name="rollout_is_catastrophic_token_fraction",
         formula="share of tokens with rho < veto",
-        unit="share",
-        ideal=0.0,
         meaning="How many tokens are almost impossible under the training policy.",
-        source=_VERL,
         value=lambda veto: veto.per_token("catastrophic"),
     ),
 )

@@ -3,22 +3,22 @@
 Formulas read `Weights` of `totals/view.py`.
 """
 
-from rlcorr_cli.metrics.metric import Metric
+from functools import partial
+
+from rlcorr_cli.metrics.metric import Metric, full_share, unit_ratio, zero_share
 from rlcorr_cli.plans.plan import Bounds
 
 _GUIDE = "verl's rollout correction metrics"
 _APPLIED = "verl logs it without `applied_` from 0.8 on"
+_raw_weight, _applied_weight = (partial(unit_ratio, source=source) for source in (_GUIDE, _APPLIED))
 
 WEIGHTS: tuple[Metric, ...] = (
-    Metric(
+    _raw_weight(
         name="rollout_is_mean",
         formula="tok w",
-        unit="ratio",
-        ideal=1.0,
         meaning="The mean raw weight. Of tokens and sequences its expectation is 1 for any two policies, if the sample "
         "covers both; of the geometric mean (--is geometric) it is smaller.",
         measured=(1.0, 1.0, 1.0),
-        source=_GUIDE,
         value=lambda w: w.raw.mean(),
         shown={"groups": 6},
         refuses="weights",
@@ -34,53 +34,41 @@ WEIGHTS: tuple[Metric, ...] = (
         value=lambda w: w.raw.std(),
         refuses="weights",
     ),
-    Metric(
+    _raw_weight(
         name="rollout_is_min",
         formula="min w",
-        unit="ratio",
-        ideal=1.0,
         meaning="The smallest raw weight.",
         measured=(0.717, 0.192, 1.0),
-        source=_GUIDE,
         value=lambda w: w.raw.min(),
     ),
-    Metric(
+    _raw_weight(
         name="rollout_is_max",
         formula="max w",
-        unit="ratio",
-        ideal=1.0,
         meaning="The largest raw weight.",
         worry="Many times the high bound: the bound sets this weight, not the policies.",
         measured=(1.38, 1.7, 1.0),
-        source=_GUIDE,
         value=lambda w: w.raw.max(),
     ),
-    Metric(
+    zero_share(
         name="rollout_is_ratio_fraction_high",
         formula="share of weights with w > high",
-        unit="share",
-        ideal=0.0,
         meaning="How many weights the high bound cuts.",
         worry="Above a few percent: truncation biases the estimate noticeably.",
         measured=(0.0, 0.0, 0.0),
         source=_GUIDE,
         value=lambda w: w.raw.fraction("high") if w.raw.bounds.high is not None else None,
     ),
-    Metric(
+    zero_share(
         name="rollout_is_ratio_fraction_low",
         formula="share of weights with w < low",
-        unit="share",
-        ideal=0.0,
         meaning="How many weights are below the low bound.",
         measured=(0.0, 0.0002, 0.0),
         source=_GUIDE,
         value=lambda w: w.raw.fraction("low") if w.raw.bounds != Bounds() else None,
     ),
-    Metric(
+    full_share(
         name="rollout_is_eff_sample_size",
         formula="(sum w)^2 / (U sum w^2), of applied weights",
-        unit="share",
-        ideal=1.0,
         meaning="The share of the tokens, or of the weighted sequences, that is effective under the applied weights.",
         measured=(0.998, 0.992, 1.0),
         source=f"Kish's effective sample size; {_GUIDE}",
@@ -89,14 +77,11 @@ WEIGHTS: tuple[Metric, ...] = (
         figure="effective share under weights",
         refuses="weights",
     ),
-    Metric(
+    _raw_weight(
         name="rollout_is_seq_mean",
         formula="seq m",
-        unit="ratio",
-        ideal=1.0,
         meaning="The mean raw weight, where every sequence counts once.",
         measured=(1.0, 0.999, 1.0),
-        source=_GUIDE,
         value=lambda w: w.raw.seq_mean(),
     ),
     Metric(
@@ -109,24 +94,18 @@ WEIGHTS: tuple[Metric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.seq_std(),
     ),
-    Metric(
+    _raw_weight(
         name="rollout_is_seq_min",
         formula="min m",
-        unit="ratio",
-        ideal=1.0,
         meaning="The smallest mean weight of a sequence.",
         measured=(0.992, 0.969, 1.0),
-        source=_GUIDE,
         value=lambda w: w.raw.min("seq"),
     ),
-    Metric(
+    _raw_weight(
         name="rollout_is_seq_max",
         formula="max m",
-        unit="ratio",
-        ideal=1.0,
         meaning="The largest mean weight of a sequence.",
         measured=(1.03, 1.03, 1.0),
-        source=_GUIDE,
         value=lambda w: w.raw.max("seq"),
     ),
     Metric(
@@ -139,34 +118,27 @@ WEIGHTS: tuple[Metric, ...] = (
         source=_GUIDE,
         value=lambda w: w.raw.seq_max_deviation(),
     ),
-    Metric(
+    zero_share(
         name="rollout_is_seq_fraction_high",
         formula="share of sequences with m > high",
-        unit="share",
-        ideal=0.0,
         meaning="How many sequences have a mean weight above the high bound.",
         measured=(0.0, 0.0, 0.0),
         source=_GUIDE,
         value=lambda w: w.raw.seq_fraction("high") if w.raw.bounds.high is not None else None,
     ),
-    Metric(
+    zero_share(
         name="rollout_is_seq_fraction_low",
         formula="share of sequences with m < low",
-        unit="share",
-        ideal=0.0,
         meaning="How many sequences have a mean weight below the low bound.",
         measured=(0.0, 0.0, 0.0),
         source=_GUIDE,
         value=lambda w: w.raw.seq_fraction("low") if w.raw.bounds != Bounds() else None,
     ),
-    Metric(
+    _applied_weight(
         name="rollout_is_applied_mean",
         formula="tok w, of weights after bounds and batch mean",
-        unit="ratio",
-        ideal=1.0,
         meaning="The mean weight that the loss is multiplied by. Below 1, the bounds act like a smaller learning rate.",
         measured=(1.0, 1.0, 1.0),
-        source=_APPLIED,
         value=lambda w: w.applied.mean(),
         shown={"figures": 8},
         figure="mean of applied weights",
@@ -181,31 +153,23 @@ WEIGHTS: tuple[Metric, ...] = (
         source=_APPLIED,
         value=lambda w: w.applied.std(),
     ),
-    Metric(
+    _applied_weight(
         name="rollout_is_applied_min",
         formula="min w after bounds and batch mean",
-        unit="ratio",
-        ideal=1.0,
         meaning="The smallest applied weight: 0 if any weight is set to 0.",
         measured=(0.717, 0.192, 1.0),
-        source=_APPLIED,
         value=lambda w: w.applied.min(),
     ),
-    Metric(
+    _applied_weight(
         name="rollout_is_applied_max",
         formula="max w after bounds and batch mean",
-        unit="ratio",
-        ideal=1.0,
         meaning="The largest applied weight.",
         measured=(1.38, 1.7, 1.0),
-        source=_APPLIED,
         value=lambda w: w.applied.max(),
     ),
-    Metric(
+    unit_ratio(
         name="rollout_is_applied_seq_mean",
         formula="seq m, of weights after bounds and batch mean",
-        unit="ratio",
-        ideal=1.0,
         meaning="The mean applied weight, where every sequence counts once; one whose weight is set to 0 counts as 0.",
         measured=(1.0, 0.999, 1.0),
         source="TRL's sampling/importance_sampling_ratio/mean in sequence modes",
@@ -214,11 +178,9 @@ WEIGHTS: tuple[Metric, ...] = (
 )
 """Those of every weighting, in the order reports show them."""
 
-KEPT_SIZE = Metric(
+KEPT_SIZE = full_share(
     name="rollout_is_kept_eff_sample_size",
     formula="(sum w)^2 / (U sum w^2), of applied weights, 0 for what is rejected",
-    unit="share",
-    ideal=1.0,
     meaning="The share of the tokens, or of the weighted sequences, that is effective after weights and rejections.",
     worry="Far below rollout_is_eff_sample_size: the rejections make the batch small.",
     source="Kish's effective sample size",
@@ -226,11 +188,9 @@ KEPT_SIZE = Metric(
 )
 """Of weights beside rejections; not of weights divided by batch means, which no sum over batches is known of."""
 
-OOB = Metric(
+OOB = zero_share(
     name="rollout_is_oob_ratio",
     formula="share of tokens whose w is zeroed",
-    unit="share",
-    ideal=0.0,
     meaning="How many tokens get weight 0 because their ratio is outside the bounds.",
     worry="Above a few percent: the batch shrinks by this share, and the mask does not show it.",
     source="verl's IcePop metrics, from 0.8 on",
@@ -238,11 +198,9 @@ OOB = Metric(
 )
 """Of weights that are zeroed outside their bounds."""
 
-FACTOR = Metric(
+FACTOR = unit_ratio(
     name="rollout_is_batch_norm_factor",
     formula="mean w of the batch, after bounds",
-    unit="ratio",
-    ideal=1.0,
     meaning="The number that the weights were divided by; null if batches have different ones.",
     worry="Far from 1: normalising hides a shift that rollout_is_mean shows.",
     source=_GUIDE,

@@ -279,18 +279,12 @@ def _finding(flag: FailOn, section: Section) -> Finding:
             _FLAG_HINTS.get(flag, "Measure the dump again: name the dump itself, or a report of this release."),
         )
     values = {name: section.values[name] for name in needs}
+    numbers = ", ".join(f"{name} {'none' if value is None else f'{value:.3g}'}" for name, value in values.items())
+    status: Status = "fail"
     if values[needs[-1]] is None:  # as of a rule, what nobody can judge does not pass
-        return _finding_of_flag(flag, section, "fail", f"{flag} has no data.")
-    numbers = ", ".join(f"{name} {_number_words(value)}" for name, value in values.items())
-    # The other flags are of other numbers.
-    if flag in flags_of(values):
-        return _finding_of_flag(flag, section, "fail", f"{flag}: {_FLAG_MEANINGS[flag]}: {numbers}.")
-    return _finding_of_flag(flag, section, "ok", f"{flag} is absent: {numbers}.")
-
-
-def _finding_of_flag(flag: FailOn, section: Section, status: Status, message: str) -> Finding:
+        message = f"{flag} has no data."
+    elif flag in flags_of(values):  # the other flags are of other numbers
+        message = f"{flag}: {_FLAG_MEANINGS[flag]}: {numbers}."
+    else:
+        status, message = "ok", f"{flag} is absent: {numbers}."
     return _absent(flag, section.key, status, message=message, fix=_FLAG_FIXES[flag])
-
-
-def _number_words(value: float | None) -> str:
-    return "none" if value is None else f"{value:.3g}"

@@ -130,15 +130,14 @@ def objective_values(batch: BatchObjective) -> Values:
 def mistake_values(batch: BatchObjective, mistake: Mistake) -> Values:
     """What a mistake makes of one training batch: its loss, the length of its coefficients over that of the plan's, and
     the cosine of both."""
+
+    def size() -> float:
+        unscaled = math.sqrt(batch.sum(f"{mistake.name}.square") / batch.sum("square"))
+        return unscaled * batch.scale_of(mistake) / batch.scale
+
     return {
         "loss": finite(lambda: batch.sum(f"{mistake.name}.loss") * batch.scale_of(mistake)),
-        "size": finite(
-            lambda: (
-                math.sqrt(batch.sum(f"{mistake.name}.square") / batch.sum("square"))
-                * batch.scale_of(mistake)
-                / batch.scale
-            )
-        ),
+        "size": finite(size),
         "cos": finite(lambda: batch.cosine(mistake.name)),
     }
 

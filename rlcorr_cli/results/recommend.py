@@ -341,17 +341,8 @@ def _gap(evidence: Evidence, flag: Flag) -> Reason:
         "near": f"{distances}{harmless}",
         "weight": distances,
     }[flag]
-    return Reason(code=flag, text=text, values={name: metrics.get(name) for name in _GAP_METRICS[flag]})
-
-
-_APART = ("seq_tv", "token_tv", "token_ess")
-_GAP_METRICS: Mapping[Flag, tuple[str, ...]] = {
-    "moved": ("advantage_shift", "advantage_shift_se"),
-    "outliers": _APART,
-    "far": _APART,
-    "near": _APART,
-    "weight": _APART,
-}
+    of = ("advantage_shift", "advantage_shift_se") if flag == "moved" else ("seq_tv", "token_tv", "token_ess")
+    return Reason(code=flag, text=text, values={name: metrics.get(name) for name in of})
 
 
 def _sequence_weights(evidence: Evidence) -> list[Reason]:

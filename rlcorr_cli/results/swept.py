@@ -422,8 +422,6 @@ def _rounded(value: float, round_: Any) -> float:
 
 def _distance(swept: Swept, bounds: Bounds) -> float:
     """The threshold of a weighting's bound."""
-    if swept.side == "low":
-        assert bounds.low is not None
-        return -math.log(bounds.low)
-    assert bounds.high is not None
-    return math.log(bounds.high)
+    bound = bounds.low if swept.side == "low" else bounds.high
+    assert bound is not None
+    return -math.log(bound) if swept.side == "low" else math.log(bound)

@@ -22,6 +22,7 @@ from rlcorr_cli.show.document import (
     Picture,
     Section,
     Table,
+    group_table,
     json_text,
     key_columns,
     key_words,
@@ -138,7 +139,7 @@ def _lines(comparison: Comparison) -> Iterator[Block]:
     if (objective := _objective_table(comparison)) is not None:
         yield objective
     if comparison.groups:
-        yield _group_table(comparison, MOST_ON_TERMINAL)
+        yield group_table(comparison.groups, GROUP_COLUMNS, MOST_ON_TERMINAL)
     if (of_groups := _group_objective_table(comparison, MOST_ON_TERMINAL)) is not None:
         yield of_groups
         yield Note(_group_objective_note(comparison, MOST_ON_TERMINAL), "dim")
@@ -154,7 +155,7 @@ def _sections(comparison: Comparison) -> Iterator[Section]:
         about = [" ".join(_objective_notes(comparison))]
         yield Section(heading="Objective", about=about, tables=[objective], sorts=True)
     if comparison.groups:
-        table = _group_table(comparison, MOST_IN_FILE)
+        table = group_table(comparison.groups, GROUP_COLUMNS, MOST_IN_FILE)
         yield Section(heading="Groups", about=[plans_agreement(comparison)], tables=[table], sorts=True)
     if of_groups is not None:
         about = [_group_objective_note(comparison, MOST_IN_FILE)]
@@ -211,12 +212,6 @@ def _group_objective_note(comparison: Comparison, most: int) -> str:
     return f"{alone} The best plan of each group is shown; --json and .csv have all."
 
 
-def _group_table(comparison: Comparison, most: int) -> Table:
-    """A row per group: what is recommended there."""
-    keys = key_columns(comparison.groups[0].key)
-    return tabulated(comparison.groups, [*keys, *GROUP_COLUMNS], most=most, noun="group", n_keys=len(keys))
-
-
 def _worth_there(group: ComparedGroup) -> Value:
     """The worth of the plan that is taken in a group."""
     taken = group.recommendation.plan
@@ -255,12 +250,10 @@ def plans_agreement(comparison: Comparison) -> str:
     abstaining = f"{plural(len(undecided), 'group')} have too little data" if undecided else ""
     if comparison.recommendation.plan is None:
         return f"{n - len(undecided)} of {plural(n, 'group')} have enough data by themselves."
+    if not others and abstaining:
+        return f"It holds in all groups with enough data; {abstaining}."
     if not others:
-        return (
-            f"The same plan is best in all {n} groups."
-            if not abstaining
-            else f"It holds in all groups with enough data; {abstaining}."
-        )
+        return f"The same plan is best in all {n} groups."
     example = f"{clean(others[0].recommendation.plan)} at {key_words(others[0].key)}"
     where = f"In {len(others)} of {n} groups another plan is better: {example}"
     return f"{where}{', for example' if len(others) > 1 else ''}." + (f" {abstaining}." if abstaining else "")

@@ -12,7 +12,7 @@ from rlcorr_cli.plans.plan import Bounds, Weighting, acts_on
 from rlcorr_cli.results.objective import MISTAKES, ObjectiveReport
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding, worst_first
-from rlcorr_cli.show.document import EMPTY, Cell, Column, Table, key_cell, key_columns, number_cell, tabulated
+from rlcorr_cli.show.document import EMPTY, Cell, Column, Table, group_table, key_cell, number_cell, tabulated
 from rlcorr_cli.show.numbers import NOTHING, number, share
 from rlcorr_cli.show.stdout import clean
 
@@ -139,9 +139,8 @@ def objective_tables(report: Report) -> tuple[Table, ...]:
         batch = Column(heading=clean(made.batch_by or "batch"), cell=lambda batch: key_cell(batch.batch))
         tables.append(tabulated(_first_and_last(made.batches), [batch, *of_batch]))
     if _has_other_groups(report, made):
-        keys = key_columns(report.groups[0].key)
         of_group = [_group_objective_column(name, made.objective.name) for name in OF_BATCH]
-        tables.append(tabulated(_first_and_last(report.groups), [*keys, *of_group], n_keys=len(keys)))
+        tables.append(group_table(_first_and_last(report.groups), of_group))
     return tuple(tables)
 
 

@@ -25,9 +25,9 @@ from rlcorr_cli.show.document import (
     Picture,
     Section,
     Table,
+    group_table,
     json_text,
     key_cell,
-    key_columns,
     key_words,
     number_cell,
     scope_of,
@@ -361,11 +361,8 @@ def _level_name_cell(heading: str, level: LevelGap) -> Cell:
 
 def _group_table(dump: DiagnosedDump, most: int) -> Table:
     """A row per group: its verdict, the verdict's parameter and share, and k3; of a sample, how much of it that has."""
-    keys = key_columns(dump.groups[0].key)
     sampled = [] if dump.whole.diagnosis.gap.sample is None else [SAMPLED]
-    return tabulated(
-        dump.groups, [*keys, GROUP_COLUMNS[0], *sampled, *GROUP_COLUMNS[1:]], most=most, noun="group", n_keys=len(keys)
-    )
+    return group_table(dump.groups, [GROUP_COLUMNS[0], *sampled, *GROUP_COLUMNS[1:]], most)
 
 
 def verdict_name(verdict: str) -> str:
@@ -400,9 +397,8 @@ def verdicts_agreement(dump: DiagnosedDump) -> str:
         return few if "sample" in few else "No group has enough data by itself."
     if not others:
         words = "The one group with enough data agrees." if len(able) == 1 else f"All {len(able)} groups agree."
-        return " ".join(
-            filter(None, (words if not silent else words.replace("groups", "groups with enough data"), few))
-        )
+        words = words.replace("groups", "groups with enough data") if silent else words
+        return " ".join(filter(None, (words, few)))
     words = f"{len(others)} of {plural(len(able), 'group')} show another cause: "
     if len(others) == len(able):
         words = "No single group shows this cause: "

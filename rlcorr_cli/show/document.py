@@ -14,7 +14,8 @@ from typing import Any
 
 from rlcorr_cli import __version__
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.show.inputs import HasChange, input_facts
+from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.show.inputs import input_facts
 from rlcorr_cli.show.numbers import NOTHING, more, number
 from rlcorr_cli.show.stdout import clean
 
@@ -173,6 +174,12 @@ def tabulated(
 def key_columns(names: Iterable[str]) -> list[Column]:
     """The columns of what groups are of, the names of a group's key."""
     return [Column(heading=clean(name), cell=lambda group, name=name: key_cell(group.key[name])) for name in names]
+
+
+def group_table(groups: Sequence[Any], columns: Iterable[Column], most: int | None = None) -> Table:
+    """A row per group: its key, then these columns."""
+    keys = key_columns(groups[0].key)
+    return tabulated(groups, [*keys, *columns], most=most, noun="group", n_keys=len(keys))
 
 
 def key_words(key: Mapping[str, object]) -> str:
@@ -425,7 +432,7 @@ def json_text(value: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
 
 
 def what_was_read(
-    counts: Mapping[str, int], columns: Iterable[str], inputs: Sequence[HasChange], notes: Sequence[str]
+    counts: Mapping[str, int], columns: Iterable[str], inputs: Sequence[Input], notes: Sequence[str]
 ) -> list[Section]:
     """The sections that a document ends with: counts, columns and files, then notes."""
     facts = [(name.replace("_", " "), f"{counts[name]:,}") for name in counts if counts[name]]

@@ -133,13 +133,13 @@ def explainable_names() -> list[str]:
     return list(dict.fromkeys(name for table in tables for name in table))
 
 
-def near_misses(name: str, known: Iterable[str], most: int = 3) -> list[str]:
-    """The known names that are a few typing errors away, nearest first, then those that contain the name."""
+def near_misses(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three known names: those a few typing errors away, nearest first, then those that contain the name."""
     allowed = max(1, len(name) // 3)
     distances = {other: _edit_distance(name, other) for other in known if abs(len(other) - len(name)) <= allowed}
     close = sorted((other for other, n_edits in distances.items() if n_edits <= allowed), key=distances.__getitem__)
     holding = sorted((other for other in known if len(name) > 2 and name in other), key=len)
-    return list(dict.fromkeys([*close, *holding]))[:most]
+    return list(dict.fromkeys([*close, *holding]))[:3]
 
 
 def _edit_distance(first: str, second: str) -> int:

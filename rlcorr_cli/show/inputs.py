@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Sequence
-from typing import Protocol
 
 from rlcorr_cli import __version__
+from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.show.numbers import more, plural
 from rlcorr_cli.show.stdout import clean, clean_cut
@@ -15,25 +15,7 @@ FILES = 20
 """As many files stand in a list of what was read."""
 
 
-class HasPath(Protocol):
-    """A file that was read."""
-
-    @property
-    def path(self) -> str:
-        """Its path; - of standard input."""
-        ...
-
-
-class HasChange(HasPath, Protocol):
-    """A file of which may be known when it was last changed."""
-
-    @property
-    def modified(self) -> str | None:
-        """In UTC, as reports keep it: 2026-11-22T20:21Z."""
-        ...
-
-
-def name_of_inputs(inputs: Sequence[HasPath], longest: int = 10**9) -> str:
+def name_of_inputs(inputs: Sequence[Input], longest: int = 10**9) -> str:
     """The name of the only file, in at most so many characters; of several files of one folder 'run/ (12 files)', else
     'a.parquet and 2 more files'."""
     first, *others = (source.path for source in inputs)
@@ -45,13 +27,13 @@ def name_of_inputs(inputs: Sequence[HasPath], longest: int = 10**9) -> str:
     return f"{clean_cut(folder, longest)}/ ({plural(len(inputs), 'file')})"
 
 
-def last_change(inputs: Sequence[HasChange]) -> str:
+def last_change(inputs: Sequence[Input]) -> str:
     """When the newest of the files was changed: 'file last changed 2026-11-22 20:21 UTC'; empty where nobody knows."""
     moments = [source.modified for source in inputs if source.modified is not None]
     return f"file last changed {clean(max(moments).replace('T', ' ').removesuffix('Z'))} UTC" if moments else ""
 
 
-def input_facts(inputs: Sequence[HasChange]) -> list[tuple[str, str]]:
+def input_facts(inputs: Sequence[Input]) -> list[tuple[str, str]]:
     """A row for each of the first files, with the time of its last change."""
     rows = [("input", with_commas(clean(source.path), last_change([source]))) for source in inputs[:FILES]]
     return rows if len(inputs) <= FILES else [*rows, ("input", f"and {len(inputs) - FILES:,} more")]

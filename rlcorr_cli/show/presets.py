@@ -28,17 +28,12 @@ def print_presets(name: str | None = None) -> None:
     """
     if name is None:
         emit("\n".join(_overview()) + "\n")
-        return
-    if name == "list":
-        lines = [line for key in PRESET_FAMILIES for line in about_family(key)]
-        emit("\n".join([*lines, "", "`rlcorr presets NAME` shows one with its plan, --preset NAME takes it.", ""]))
-        return
-    keys = families(name)
-    if not keys:
+    elif keys := (*PRESET_FAMILIES,) if name == "list" else families(name):
+        lines = [line for key in keys for line in about_family(key)]
+        takes = ", --preset NAME takes it" if name == "list" else ""
+        emit("\n".join([*lines, "", f"`rlcorr presets NAME` shows one with its plan{takes}.", ""]))
+    else:
         print_preset(name)
-        return
-    lines = [line for key in keys for line in about_family(key)]
-    emit("\n".join([*lines, "", "`rlcorr presets NAME` shows one with its plan.", ""]))
 
 
 def _overview() -> list[str]:

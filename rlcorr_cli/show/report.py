@@ -151,15 +151,11 @@ def _lines(report: Report) -> Iterator[Block]:
     yield Note(verdict_sentences(report), "bold")
     yield BLANK
     broken = worst_first(report.health)
-    limits: list[tuple[str, str, str]] = [
+    limits = [
         (finding.status, f"{finding.metric} {number(finding.value)}", f"should be {finding.rule}. {fix}".rstrip())
         for finding, fix in zip(broken, remedies_said_once(broken), strict=True)
     ]
-    n_failing = sum(status == "fail" for status, *_ in limits)
-    of_groups = list(_broken_groups(report))
-    limits[n_failing:n_failing] = [each for each in of_groups if each[0] == "fail"]
-    limits += [each for each in of_groups if each[0] != "fail"]
-    for status, lead, text in limits:
+    for status, lead, text in sorted([*limits, *_broken_groups(report)], key=lambda each: each[0] != "fail"):
         yield Note(f"  {text}", lead=f"! {lead}", lead_look="bold red" if status == "fail" else "yellow")
     yield from suggestion_notes(report.advised_bounds, report.profile)
     if broken or report.broken_in_groups or report.advised_bounds:
@@ -530,12 +526,9 @@ def to_do(report: Report) -> list[tuple[str, str, str]]:
     """What is wrong beside the causes: its status, the finding, and its fix."""
     todo = list[tuple[str, str, str]]()
     if report.faults:
-        told = report.cause is not None and report.cause.cause in report.faults
-        act = (
-            f"Fix {report.cause.cause}"
-            if report.cause is not None and told
-            else f"Explain {' and '.join(report.causes)}"
-        )
+        act = f"Explain {' and '.join(report.causes)}"
+        if report.cause is not None and report.cause.cause in report.faults:
+            act = f"Fix {report.cause.cause}"
         todo.append(("fail", f"{act} first", "Then measure again: broken limits may only follow from it."))
     broken = worst_first(report.health)
     limits = [

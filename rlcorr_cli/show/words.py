@@ -297,13 +297,10 @@ def impossible_sentence(impossible: Impossible) -> tuple[str, str]:
 def remedies_said_once(findings: Sequence[Finding]) -> list[str]:
     """Each finding's fix in words; one that stands above, at another metric, is not said again."""
     first_with: dict[str, str] = {}
+    above = [first_with.setdefault(finding.fix or "", finding.metric) for finding in findings]
     return [
-        ""
-        if not finding.fix
-        else finding.fix
-        if first_with.setdefault(finding.fix, finding.metric) == finding.metric
-        else f"Same remedy as {first_with[finding.fix]}."
-        for finding in findings
+        f"Same remedy as {metric}." if finding.fix and metric != finding.metric else finding.fix or ""
+        for finding, metric in zip(findings, above, strict=True)
     ]
 
 
@@ -341,9 +338,9 @@ def anomaly_notes(anomalies: Sequence[AnomalyFinding]) -> Iterator[Note]:
         yield BLANK
 
 
-def anomaly_cause(anomaly: AnomalyFinding, name: str = "") -> Cause:
-    """An anomaly of files in a file.  name: what it is called here, if not by its own name."""
-    sentence = f"{name or anomaly.name}: {clean(anomaly_sentence(anomaly))}"
+def anomaly_cause(anomaly: AnomalyFinding) -> Cause:
+    """An anomaly of files in a file."""
+    sentence = f"{anomaly.name}: {clean(anomaly_sentence(anomaly))}"
     return Cause("fail" if anomaly.voids else "warn", sentence, anomaly.fix)
 
 

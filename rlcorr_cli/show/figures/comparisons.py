@@ -54,12 +54,10 @@ def kept(comparison: Comparison, axes: Axes) -> str:
     least = min(points, key=lambda point: point[2], default=None)
     # The plan to take is drawn last, where no other hides it.
     for plan, share_kept, k3 in sorted(points, key=lambda point: point[0].name == taken):
-        if plan.name == taken:
-            axes.plot(share_kept, k3, "o", color=style.ORANGE, label=style.label(plan.name))
-        elif least is not None and plan is least[0]:
-            axes.plot(share_kept, k3, "o", color=style.GREEN, label=style.label(plan.name))
-        else:
-            axes.plot(share_kept, k3, "o", color=style.BLUE)
+        is_least = least is not None and plan is least[0]
+        color = style.ORANGE if plan.name == taken else style.GREEN if is_least else style.BLUE
+        label = None if color == style.BLUE else style.label(plan.name)
+        axes.plot(share_kept, k3, "o", color=color, label=label)
     axes.set_xlim(-0.02, 1.05)
     highest = max((k3 for _, _, k3 in points), default=1.0) or 1.0
     if least is not None and highest > WIDE * least[2] > 0:

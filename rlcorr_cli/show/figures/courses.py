@@ -66,7 +66,9 @@ def _followed(report: Report, metrics: Iterable[str]) -> Course:
     return curves
 
 
-def _draw_curves(ax: Axes, curves: Course, lines: Mapping[str, str], ideal: float | None) -> list[str]:
+def _draw_curves(
+    ax: Axes, curves: Course, lines: Mapping[str, str], *, ylabel: str, ideal: float | None = None
+) -> list[str]:
     """Draw a line for each metric along the groups, or bars of groups that have no order; returns the metrics that
     have any value.  lines: metric -> what the legend calls it."""
     drawn = [
@@ -80,6 +82,7 @@ def _draw_curves(ax: Axes, curves: Course, lines: Mapping[str, str], ideal: floa
         _draw_bars(ax, curves, drawn, ideal or 0.0)
     else:
         _draw_lines(ax, curves, drawn)
+    ax.set_ylabel(ylabel)
     if ideal is not None:
         mark(ax, ideal, f"ideal {ideal:g}", color=GREEN, vertical=False, style="-")
     return [name for name, _, _ in drawn]
@@ -158,8 +161,7 @@ def mean_weight(ax: Axes, report: Report) -> str:
     curves = _followed(report, ["rollout_is_mean"])
     if report.plan.weighting is None:
         raise Missing("The plan weights nothing, so there is no mean weight.")
-    _draw_curves(ax, curves, {"rollout_is_mean": "before clamping"}, 1.0)
-    ax.set_ylabel("mean IS weight")
+    _draw_curves(ax, curves, {"rollout_is_mean": "before clamping"}, ylabel="mean IS weight", ideal=1.0)
     values = curves.values["rollout_is_mean"]
     low, high = float(np.nanmin(values)), float(np.nanmax(values))
     if low > 0 and high > WIDE * low:
@@ -184,9 +186,8 @@ def sample_size(ax: Axes, report: Report) -> str:
     if rejects and any(kept in group.values for group in report.groups):
         lines[kept] = "of what is kept" if weighting is None else "after rejection"
     curves = _followed(report, lines)
-    drawn = _draw_curves(ax, curves, lines, None)
+    drawn = _draw_curves(ax, curves, lines, ylabel=f"ESS of {what}")
     ax.set_ylim(0, 1.05)
-    ax.set_ylabel(f"ESS of {what}")
     _rule_lines(ax, report, name)
     words = {name: "The effective sample size"}
     if rejects:
@@ -212,9 +213,8 @@ def rejected(ax: Axes, report: Report) -> str:
     curves = _followed(report, lines)
     if not report.plan.rules:
         raise Missing("The plan rejects nothing.")
-    drawn = _draw_curves(ax, curves, lines, None)
+    drawn = _draw_curves(ax, curves, lines, ylabel="share rejected")
     ax.set_ylim(-0.02, max(0.35, 1.1 * max(float(np.nanmax(curves.values[name])) for name in drawn)))
-    ax.set_ylabel("share rejected")
     _rule_lines(ax, report, "rollout_rs_masked_fraction")
     if len(lines) > 1:
         _rule_lines(ax, report, "rollout_is_veto_fraction", about="veto ", line=":")
@@ -229,8 +229,7 @@ def divergence(ax: Axes, report: Report) -> str:
     """KL and K3."""
     lines = {"kl": "k1", GAP: "k3"}
     curves = _followed(report, lines)
-    name = _draw_curves(ax, curves, lines, 0.0)[-1]
-    ax.set_ylabel("KL(rollout || training), nats")
+    name = _draw_curves(ax, curves, lines, ylabel="KL(rollout || training), nats", ideal=0.0)[-1]
     _rule_lines(ax, report, GAP)
     return _course_words(name, curves, name)
 
@@ -238,8 +237,7 @@ def divergence(ax: Axes, report: Report) -> str:
 def perplexity(ax: Axes, report: Report) -> str:
     """Ratio of perplexities."""
     curves = _followed(report, ["ppl_ratio"])
-    _draw_curves(ax, curves, {"ppl_ratio": "ppl_ratio"}, 1.0)
-    ax.set_ylabel("perplexity, training / rollout")
+    _draw_curves(ax, curves, {"ppl_ratio": "ppl_ratio"}, ylabel="perplexity, training / rollout", ideal=1.0)
     return _course_words("The perplexity ratio", curves, "ppl_ratio")
 
 
@@ -247,8 +245,7 @@ def chi2(ax: Axes, report: Report) -> str:
     """chi squared of token and sequence ratios."""
     lines = {"chi2_token": "tokens", "chi2_seq": "sequences"}
     curves = _followed(report, lines)
-    drawn = _draw_curves(ax, curves, lines, None)
-    ax.set_ylabel("χ²")
+    drawn = _draw_curves(ax, curves, lines, ylabel="χ²")
     _rule_lines(ax, report, "chi2_token", about="tokens: ", opens=True)
     ticks.symmetric(ax.yaxis, 1e-3)
     of_tokens = "χ² of tokens"
@@ -265,11 +262,10 @@ def chi2(ax: Axes, report: Report) -> str:
 def k3_course(ax: Axes, report: Report) -> str:
     """k3 alone, for the overview."""
     curves = _followed(report, [GAP])
-    _draw_curves(ax, curves, {GAP: GAP}, None)
+    _draw_curves(ax, curves, {GAP: GAP}, ylabel=f"{GAP} (nats)")
     by = ax.get_xlabel()
     ax.set_title(f"k3 KL by {by}" if len(by) < 20 else "k3 KL by group")
     highest = max(float(np.nanmax(curves.values[GAP])), ax.dataLim.y1)  # of the curve, or of its band
     ax.set_ylim(0, 1.1 * highest or 1.0)
-    ax.set_ylabel(f"{GAP} (nats)")
     _rule_lines(ax, report, GAP)
     return _course_words(GAP, curves, GAP)
