@@ -45,7 +45,7 @@ REPLICATES = 200
 ROWS_AT_ONCE = 512
 """Rows whose draws a CPU holds at once: few enough for its caches."""
 TELLING_TOKENS = 8
-"""Log-probs other than 0 that two rollouts must share for them to be one: fewer may agree by chance."""
+"""Log-probs other than 0 by which a rollout is known: one of fewer may equal another by chance, and goes by its id."""
 
 
 def resample(
@@ -53,8 +53,8 @@ def resample(
 ) -> Replicates:
     """The replicates' sums of some rows' columns.
 
-    clusters: each row's, u64[B].  most_clusters: how many of them are counted exactly.  device: where is drawn.  How
-    often rows count is drawn for a few rows at a time: of all rows it would be 200 numbers of each.
+    clusters: each row's, u64[B].  most_clusters: from so many on they are estimated.  device: where is drawn.  A CPU
+    draws how often rows count for a few rows at a time: of all rows it would be 200 numbers of each.
     """
     sums, values = (
         np.stack(tuple(table.values())) if table else np.zeros((0, len(clusters)))
@@ -67,7 +67,7 @@ def resample(
     at_once = ROWS_AT_ONCE if device == CPU else max(1, len(clusters))
     for start in range(0, len(clusters), at_once):
         some = slice(start, start + at_once)
-        drawn += product(device.put(rows[:, some]), poisson_draws(clusters[some], seed, device))
+        drawn += matrix_product(device.put(rows[:, some]), poisson_draws(clusters[some], seed, device))
     with np.errstate(divide="ignore"):
         logs = peaks + np.log(drawn[len(sums) :])
     return Replicates(
@@ -87,7 +87,7 @@ def _blas() -> "ThreadpoolController":
     return ThreadpoolController()
 
 
-def product(a: Array, b: Array) -> Floats:
+def matrix_product(a: Array, b: Array) -> Floats:
     """The matrix product a b, by one thread: work is split over shards, and threads of BLAS beside those of the workers
     took four times the time.  One at a time, because how many threads BLAS takes is set for the whole process."""
     if not isinstance(a, np.ndarray) or os.environ.get("OPENBLAS_NUM_THREADS") == "1":  # as a command sets it
@@ -104,7 +104,8 @@ def resample_groups(
     group_of: NDArray[np.int32],
     values: Sequence[tuple[Any, ...]],
 ) -> GroupReplicates:
-    """The replicates of each group's rows, by the group's values; groups of the same values are one.
+    """The replicates of each group's rows, by the group's values; groups of the same values are one.  None of more
+    groups than MOST_RESAMPLED.
 
     columns: by name.  group_of: each row's, i32[B].
     """
@@ -169,7 +170,7 @@ def cluster_keys(rollout: Array, rows: Segments, keys: Keys, known: Keys | None,
 def content_keys(keys: Keys, columns: Columns) -> Keys:
     """What tells rows apart that may have the same key: one id in two steps, one text scored by two policies.
 
-    Of the key and either policy's mean log-prob, to float32, so that rounding, which batches decide, is left out.
+    Of the key and both policies' mean log-probs, to float32, so that rounding, which batches decide, is left out.
     """
     for name in ("rollout_log_ppl", "training_log_ppl"):
         bits = (columns.sums[name] + 0.0).astype(np.float32).view(np.uint32)

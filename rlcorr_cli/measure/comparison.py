@@ -358,5 +358,5 @@ class ComparedPlans:
 
 
 def _exp(logs: Floats) -> Floats:
-    """e^logs, of logs that are limited to what two of them can be multiplied by."""
+    """e^logs, of logs that are limited so that it is finite."""
     return np.exp(np.minimum(logs, 2 * RATIO_LIMIT))

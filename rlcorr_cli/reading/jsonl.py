@@ -43,8 +43,8 @@ LOOKED_AT = 200
 """Rows from which columns and types are taken.  A mask that first appears later is an error, not overlooked."""
 MASKS = ("response_mask", *ALIASES["response_mask"])
 MASK_KEY = re.compile(b'"(%s)"' % "|".join(MASKS).encode())
-SPELLED = re.compile(rb'\\.[^"\\]*"\s*:', re.DOTALL)
-"""The last escape of a key that may be one of those all the same: `response\\u005fmask`."""
+ESCAPED_KEY = re.compile(rb'\\.[^"\\]*"\s*:', re.DOTALL)
+"""The last escape in a key, which may be a mask's all the same: `response\\u005fmask`."""
 
 
 def index(source: Source, needed: NeededColumns) -> Index:
@@ -91,7 +91,10 @@ def peek(shard: Shard, roles: Roles) -> Rows:
 def _rows_of_block(
     block: Block, declared: pa.Schema, roles: Roles, path: str, *, whole: bool, peeked: bool = False
 ) -> Rows:
-    """A block that is not blank.  peeked: whether a late mask is left to who reads all."""
+    """The rows of a block that is not blank, by the first parser that takes all: msgspec, pyarrow, Python's own.
+
+    peeked: whether a late mask is left to who reads all.
+    """
     lines = list(block.numbered.values())
     by_text = roles.cluster is not None and not holds_token_ids(declared.field(roles.cluster).type)
     # What rows are grouped by, or a gap is looked for in, keeps its own type in every block.
@@ -99,7 +102,7 @@ def _rows_of_block(
     ids = [name for name in roles.ids if name not in (*grouped, *levels)]
     if roles.cluster is not None and by_text and roles.cluster not in (*grouped, *ids):
         ids.append(roles.cluster)
-    # Arrow would read of an id that is a list or an object what the first rows had of it.
+    # Of an id that is a list or an object pyarrow would keep the fields alone that the first rows had.
     nested = any(pa.types.is_nested(declared.field(name).type) for name in ids)
     table, unread = None if nested else _typed(lines, declared, roles.mask), {}
     if table is None:
@@ -129,8 +132,8 @@ def _declared(schema: pa.Schema, roles: Roles) -> pa.Schema:
     return pa.schema([pa.field(field.name, declared(field)) for field in schema])
 
 
-MANY, SHORT = 1 << 10, 1 << 11
-"""Lines of a block, and their bytes."""
+MANY_LINES, SHORT_LINE_BYTES = 1 << 10, 1 << 11
+"""pyarrow reads more lines than the first sooner, where they are shorter than the second on average."""
 GROUP_BYTES = 1 << 18
 """Of lines that are objects of Python at once: more would leave the processor's cache before they are arrays."""
 MINUS_ZERO = re.compile(rb"-0[^.\deE]")
@@ -140,8 +143,10 @@ ITEMS = {FLOATS: list[int | float], FLAGS: list[bool]}
 
 
 def _typed(lines: Sequence[bytes], schema: pa.Schema, mask: str | None) -> pa.Table | None:
-    """Lists of numbers by msgspec, and by pyarrow what it leaves of the lines; None if either refuses one, if a list is
-    null or has nulls, if pyarrow might read a line otherwise, and of many lines that are SHORT, which it reads sooner.
+    """Lists of numbers by msgspec, and by pyarrow what it leaves of the lines.
+
+    None where pyarrow is to read all: where msgspec or pyarrow refuses a line, where a list is null or has nulls, where
+    pyarrow might read a line otherwise, and of more than MANY_LINES that are short.
 
     msgspec takes the last value of a key that comes twice.  So the keys that are found without parsing must be as many
     as the values, and none may be spelled with escapes.  Without a mask, the names of one count as keys, too.
@@ -152,32 +157,32 @@ def _typed(lines: Sequence[bytes], schema: pa.Schema, mask: str | None) -> pa.Ta
     fields += [(key, Raw | UnsetType, UNSET) for key in others]
     renamed = {key: field.name for key, field in (lists | others).items()}
     alternatives = b"|".join(re.escape(name.encode()) for name in (*schema.names, *(() if mask else MASKS)))
-    keys_of = re.compile(rb'"(?:%s)"\s*:' % alternatives).findall
+    find_keys = re.compile(rb'"(?:%s)"\s*:' % alternatives).findall
     arrays, lengths = {key: list[NDArray[Any]]() for key in lists}, {key: list[int]() for key in lists}
-    n_keys, rest, encode = 0, list[bytes](), msgspec.json.Encoder().encode_lines
-    mean = 1 + sum(map(len, lines)) // len(lines)
-    if len(lines) > MANY and mean < SHORT:
+    n_surplus_keys, rest, encode = 0, list[bytes](), msgspec.json.Encoder().encode_lines
+    mean_bytes = 1 + sum(map(len, lines)) // len(lines)
+    if len(lines) > MANY_LINES and mean_bytes < SHORT_LINE_BYTES:
         return None
-    step = 1 + GROUP_BYTES // mean
+    step = 1 + GROUP_BYTES // mean_bytes
     try:
         decode = msgspec.json.Decoder(msgspec.defstruct("Row", fields, rename=renamed, gc=False)).decode
         for first in range(0, len(lines), step):
             group = lines[first : first + step]
             rows = [decode(line) for line in group]
-            if any(map(_is_spelled, group)):
+            if any(map(_may_escape_a_key, group)):
                 return None
-            n_keys += sum(map(len, map(keys_of, group))) - len(rows) * len(renamed)
+            n_surplus_keys += sum(map(len, map(find_keys, group))) - len(rows) * len(renamed)
             for key, field in lists.items():
                 of_rows = [*map(attrgetter(key), rows)]
                 lengths[key] += map(len, of_rows)
                 arrays[key].append(_numbers(reduce(iconcat, of_rows, []), group, field.name == mask))
                 for row in rows:
                     setattr(row, key, UNSET)  # which is not written
-            n_keys += sum([*map(attrgetter(key), rows)].count(UNSET) for key in others)
+            n_surplus_keys += sum([*map(attrgetter(key), rows)].count(UNSET) for key in others)
             rest.append(encode(rows))
     except (msgspec.DecodeError, ValueError, OverflowError, struct.error, RecursionError):
         return None
-    table = None if n_keys else _fast(b"".join(rest), pa.schema(others.values()), len(lines))
+    table = None if n_surplus_keys else _fast(b"".join(rest), pa.schema(others.values()), len(lines))
     if table is None:
         return None
     for key, field in lists.items():
@@ -188,8 +193,8 @@ def _typed(lines: Sequence[bytes], schema: pa.Schema, mask: str | None) -> pa.Ta
 
 
 def _numbers(values: list[Any], lines: Sequence[bytes], is_mask: bool) -> NDArray[Any]:
-    """As float64; a mask of 0 and 1 or of booleans as uint8.  A ValueError where the lines may hold -0 in place of a
-    log-prob, of which msgspec makes the whole number 0."""
+    """As float64; a mask of booleans or of whole numbers from 0 to 255 as uint8.  A ValueError where the lines may hold
+    -0 in place of a log-prob, of which msgspec makes the whole number 0."""
     with suppress(TypeError, ValueError):
         if is_mask:
             return np.frombuffer(bytes(values), np.uint8)
@@ -222,7 +227,7 @@ def _refuse_late_mask(block: Block, path: str) -> None:
     """Rows were taken as unmasked because the first ones have no mask: a later one that has must not be."""
     for number, line in block.numbered.items():
         # Only a key that is spelled with escapes needs its line parsed to be known.
-        row = row_of(line) if MASK_KEY.search(line) or _is_spelled(line) else ""
+        row = row_of(line) if MASK_KEY.search(line) or _may_escape_a_key(line) else ""
         late = sorted(set(MASKS) & row.keys()) if isinstance(row, dict) else []
         if late:
             place = resolved(Place(path, "line", number, block.start))
@@ -232,12 +237,13 @@ def _refuse_late_mask(block: Block, path: str) -> None:
             )
 
 
-def _is_spelled(line: bytes) -> bool:
+def _may_escape_a_key(line: bytes) -> bool:
     """Whether a line may have a key with escapes in it."""
-    return b"\\" in line and SPELLED.search(line) is not None
+    return b"\\" in line and ESCAPED_KEY.search(line) is not None
 
 
-LARGEST = 2**1023
+LARGEST_INTEGER = 2**1023
+"""Larger whole numbers are refused: they come near the end of float64."""
 DEEPEST = 20
 """Lists within lists whose type is told; deeper ones are no column that is read."""
 NOT_FINITE = ("NaN", "nan", "Infinity", "-Infinity", "inf", "-inf")
@@ -344,7 +350,7 @@ def _fitting_value(value: Any, type: pa.DataType, is_mask: bool) -> Any:
 def _fitting_number(value: Any, booleans: bool) -> Any:
     if isinstance(value, str) and value in NOT_FINITE:
         return float(value)
-    if isinstance(value, int) and abs(value) > LARGEST:
+    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         raise _UnfitError("an integer that no float holds")
     if value is None or (isinstance(value, int | float) and (booleans or not isinstance(value, bool))):
         return value

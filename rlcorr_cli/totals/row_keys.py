@@ -1,7 +1,7 @@
 """What tells rows apart, as 64-bit keys that any worker computes alike, and how many rows share theirs.
 
-A key is a sum over a row's values of value times a random odd number of its place, modulo 2^64 (multilinear hashing:
-two rows that differ meet with a chance near 2^-57), then mixed with the row's length.
+A key is a sum over a row's values of (value + 1) times the random odd number of its place, modulo 2^64 (multilinear
+hashing: two rows that differ meet with a chance near 2^-57), then mixed with the row's length.
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ def mixed(state: Any) -> Any:
 
 
 def stream(n: int, first: int = 0) -> Keys:
-    """Numbers `first` to `first + n - 1` of SplitMix64's sequence."""
+    """States `first` to `first + n - 1` of SplitMix64, of which `mix` makes its numbers."""
     return (np.arange(n, dtype=np.uint64) + np.uint64(first)) * _GOLDEN
 
 

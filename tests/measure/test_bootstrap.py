@@ -10,7 +10,7 @@ from made import batch, dumps, metrics, observed, row, simulated
 from oracle import Row
 
 from rlcorr_cli.measure.arrays import CPU
-from rlcorr_cli.measure.bootstrap import REPLICATES, poisson_draws, product, row_keys
+from rlcorr_cli.measure.bootstrap import REPLICATES, matrix_product, poisson_draws, row_keys
 from rlcorr_cli.measure.tokens import Tokens
 from rlcorr_cli.metrics.diagnostics import metric_intervals
 from rlcorr_cli.plans.plan import Plan
@@ -146,10 +146,10 @@ def test_ids_come_before_values_where_a_row_has_one() -> None:
 def test_a_product_is_the_same_however_its_threads_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(3, 40)), rng.normal(size=(40, 7))
-    as_in_a_command = product(a, b)
+    as_in_a_command = matrix_product(a, b)
     monkeypatch.delenv("OPENBLAS_NUM_THREADS")
-    assert product(a, b).tolist() == as_in_a_command.tolist()
-    assert product(a, b) == pytest.approx(np.einsum("ij,jk->ik", a, b), rel=1e-13)
+    assert matrix_product(a, b).tolist() == as_in_a_command.tolist()
+    assert matrix_product(a, b) == pytest.approx(np.einsum("ij,jk->ik", a, b), rel=1e-13)
 
 
 def test_share_of_rows_alike_is_counted_over_any_split() -> None:
