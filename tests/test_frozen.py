@@ -98,7 +98,7 @@ def test_it_takes_each_field_once_and_nothing_else(args: tuple[Any, ...], values
     for made in (Bounds, Standard):
         with pytest.raises(TypeError):
             made(*args, **values)
-    with pytest.raises(TypeError, match="Bounds is made of its fields, each once: low, high, names, note"):
+    with pytest.raises(TypeError, match="Bounds takes each of these once: low, high, names, note"):
         Bounds(*args, **values)
     with pytest.raises(TypeError):
         Wider(1.0, 2.0, 3)  # pyrefly: ignore

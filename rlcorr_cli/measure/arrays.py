@@ -208,7 +208,7 @@ class Segments:
         return self._reduced(values, "max")
 
     def count(self, flags: Array) -> Floats:
-        """How many of each row's values are flagged, bool[V] -> f64[B]."""
+        """How many of each row's values are flagged, of booleans alone: bool[V] -> f64[B]."""
         if not isinstance(flags, np.ndarray):
             return self._reduced(flags.double(), "sum")
         # One byte a value, added as int16 where no row is so long that it would overflow.

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
 REPLICATES = 200
 """Enough for a standard deviation that is good to 5%, and with it an interval's ends where nothing is skewed."""
-ROWS_AT_ONCE = 512
-"""Rows whose draws a CPU holds at once: few enough for its caches."""
+ROWS_AT_ONCE = {"cpu": 1 << 9, "torch": 1 << 13}
+"""Rows whose draws are held at once: with NumPy few enough for a processor's caches."""
 TELLING_TOKENS = 8
 """Log-probs other than 0 by which a rollout is known: one of fewer may equal another by chance, and goes by its id."""
 
@@ -64,7 +64,7 @@ def resample(
     peaks = np.where(np.isfinite(peaks), peaks, 0.0)
     rows = np.concatenate([sums, np.exp(values - peaks)])
     drawn = np.zeros((len(rows), REPLICATES))
-    at_once = ROWS_AT_ONCE if device == CPU else max(1, len(clusters))
+    at_once = ROWS_AT_ONCE["cpu" if device == CPU else "torch"]
     for start in range(0, len(clusters), at_once):
         some = slice(start, start + at_once)
         drawn += matrix_product(device.put(rows[:, some]), poisson_draws(clusters[some], seed, device))
@@ -90,7 +90,7 @@ def _blas() -> "ThreadpoolController":
 def matrix_product(a: Array, b: Array) -> Floats:
     """The matrix product a b, by one thread: work is split over shards, and threads of BLAS beside those of the workers
     took four times the time.  One at a time, because how many threads BLAS takes is set for the whole process."""
-    if not isinstance(a, np.ndarray) or os.environ.get("OPENBLAS_NUM_THREADS") == "1":  # as a command sets it
+    if not isinstance(a, np.ndarray) or os.environ.get("OPENBLAS_NUM_THREADS") == "1":  # before NumPy is loaded
         return host(a @ b)
     with _ONE_PRODUCT, _blas().limit(limits=1, user_api="blas"):
         return a @ b

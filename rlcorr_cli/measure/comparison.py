@@ -72,7 +72,8 @@ RATIO_LIMIT = 340.0
 Rule = Rejection | Budget
 Key = frozenset[object]
 TokenSums = Floats
-"""Sums over the tokens of each sequence, f64[B, 7]: of f > 0, k3 there, f, f^2, A^2 f q, A^2 f^2 q, |A f|."""
+"""Sums over the tokens of each sequence, f64[B, 7]: of f > 0, k3 there, f, f^2, A^2 f q, A^2 f^2 q, |A f|; q as in
+totals/comparison.py."""
 Tables = dict[str, Floats]
 """Name -> one row per plan, f64[P, B]."""
 
@@ -220,8 +221,7 @@ def _scores(tokens: Tokens) -> Array:
 def _near_sums(tokens: Tokens, far: Array, *, with_ratio: bool) -> dict[bool, TokenSums]:
     """Sums of all tokens but those at some places, with f = 1 and, if asked for, with f = rho.
 
-    Few arrays are held at once, because the memory of a block is given back after it, and new memory costs more than a
-    sum.
+    Few arrays are held at once, so that they stay in a processor's cache.
     """
     rows = tokens.rows
 

@@ -410,7 +410,7 @@ def _row_means(column: pa.Array, offsets: NDArray[np.int64], valid: NDArray[np.b
 
 
 def _row_sums(values: NDArray[Any], offsets: NDArray[np.int64], dtype: Any = np.float64) -> NDArray[Any]:
-    """0 of a row without values."""
+    """In a type; 0 of a row without values.  The last row ends with the values."""
     sums, filled = np.zeros(len(offsets) - 1, dtype), offsets[1:] > offsets[:-1]
     if filled.any():
         sums[filled] = np.add.reduceat(values, offsets[:-1][filled], dtype=dtype)

@@ -176,7 +176,9 @@ class _Table(ABC):
             table = pa.concat_tables(self._held)
             self._held = []
             n_groups = max(1, round(table.nbytes / GROUP_BYTES))
-            self._writer.write_table(table, -(-table.num_rows // n_groups))  # rows of each group, or record batch
+            self._writer.write_table(
+                table, max(1, -(-table.num_rows // n_groups))
+            )  # rows of each group, or record batch
 
 
 class _Parquet(_Table):

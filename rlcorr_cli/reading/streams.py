@@ -49,7 +49,7 @@ class Chained(io.RawIOBase):
     """Bytes taken off a stream, then the rest of it; whoever opened the stream closes it."""
 
     def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head, self._rest = head, rest
+        self._head, self._rest = memoryview(head), rest  # of which a part is no copy
 
     def readable(self) -> bool:
         return True

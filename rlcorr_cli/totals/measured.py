@@ -179,6 +179,7 @@ class MeasuredSum:
     @property
     def measured(self) -> Measured:
         """The sum so far."""
+        self.wholes = [WholeDump.total(self.wholes)] if self.wholes else []
         return Measured(
             provenance=self.provenance,
             covered=frozenset(self.coverage.shards),
@@ -186,7 +187,7 @@ class MeasuredSum:
             replicates=self.replicates,
             pictures=self.pictures,
             rows=dict(self.rows),
-            whole=WholeDump.total(self.wholes) if self.wholes else None,
+            whole=next(iter(self.wholes), None),
             group_replicates=self.group_replicates,
             sample=self.samples.sample,
             step_clusters=self.step_clusters,

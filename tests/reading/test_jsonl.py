@@ -36,6 +36,19 @@ def cut(dump: Dump, range_bytes: int) -> Dump:
     return replace(dump, shards=tuple(shards))
 
 
+def test_typed_decoding_takes_plain_lines_and_leaves_many_short_ones() -> None:
+    lists = pa.schema([("a", reading.FLOATS), ("b", reading.FLOATS)])
+    masked = lists.append(pa.field("m", reading.FLAGS)).append(pa.field("id", pa.string()))
+    for schema, line in (
+        (lists, b'{"a": [-0.5, -1], "b": [-0.25, -2.5]}\n'),
+        (masked, b'{"a": [-0.5, -1], "b": [-0.25, -2.5], "m": [true, false], "id": "x"}\n'),
+    ):
+        table = reading._typed([line] * 3, schema, "m" if "m" in schema.names else None)
+        assert table is not None
+        assert table.column("a").to_pylist() == [[-0.5, -1.0]] * 3
+        assert reading._typed([line] * 2000, schema, None) is None
+
+
 @pytest.mark.parametrize("ending", few(["\n", "\r\n", "\n\n \n"], ["\r\n"]))
 @pytest.mark.parametrize("last", [True, False])
 def test_byte_ranges_of_any_size_read_every_line_once(tmp_path: Path, ending: str, last: bool) -> None:
