@@ -145,12 +145,12 @@ QUANTITIES: tuple[Quantity, ...] = (
     _q("tv", lambda t: 0.0 - t.rows.sum(t.xp.minimum(t.rho_minus_1, 0.0)), "sequence"),  # 0 -: -0.0 is printed "-0%"
     _q("chi2", chi2, "sequence"),
     # Probabilities p = e^b and q = e^a: moments for their mean gap and their correlation.
-    _q("rollout_prob", lambda t: t.rollout_prob_sum, "sequence"),
-    _q("train_prob", lambda t: t.train_prob_sum, "sequence"),
-    _q("rollout_prob_sq", lambda t: t.rollout_prob_square_sum, "sequence"),
-    _q("train_prob_sq", lambda t: t.train_prob_square_sum, "sequence"),
-    _q("prob_product", lambda t: t.prob_product_sum, "sequence"),
-    _q("prob_gap_sq", lambda t: t.prob_gap_square_sum, "sequence"),
+    _q("rollout_prob", lambda t: t.rollout_prob),
+    _q("train_prob", lambda t: t.train_prob),
+    _q("rollout_prob_sq", lambda t: t.rollout_prob * t.rollout_prob),
+    _q("train_prob_sq", lambda t: t.train_prob * t.train_prob),
+    _q("prob_product", lambda t: t.rollout_prob * t.train_prob),
+    _q("prob_gap_sq", lambda t: t.prob_gap * t.prob_gap),
     _q("abs_prob_gap", lambda t: t.abs_prob_gap),
     _q("abs_prob_gap", lambda t: t.abs_prob_gap, merge="max"),
     # Tokens whose ratio lies inside a band.

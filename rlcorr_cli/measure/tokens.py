@@ -175,9 +175,8 @@ class Tokens:
 
     @cached_property
     def rho_square_sum(self) -> Floats:
-        """Sum of e^2l over each sequence, [B]; from those of E and E^2 where that keeps 12 digits."""
-        total = self.rho_deviation + 2 * self.rho_minus_1_sum + self.rows.sizes
-        return total if has_digits(total, self.rows.sizes) else self.rows.sum(self.rho * self.rho)
+        """Sum of e^2l over each sequence, [B]."""
+        return self.rows.sum(self.rho * self.rho)
 
     @cached_property
     def rho_deviation(self) -> Floats:
@@ -198,47 +197,6 @@ class Tokens:
     def rollout_prob(self) -> Array:
         """p = e^b, [V]."""
         return self.xp.exp(self.rollout_logp)
-
-    @cached_property
-    def rollout_prob_sum(self) -> Floats:
-        """Sum of p over each sequence, [B]."""
-        return self.rows.sum(self.rollout_prob)
-
-    @cached_property
-    def rollout_prob_square_sum(self) -> Floats:
-        """Sum of p^2 over each sequence, [B]."""
-        return self.rows.sum(self.rollout_prob * self.rollout_prob)
-
-    @cached_property
-    def prob_gap_square_sum(self) -> Floats:
-        """Sum of (q - p)^2 over each sequence, [B]."""
-        return self.rows.sum(self.prob_gap * self.prob_gap)
-
-    @cached_property
-    def prob_gap_product_sum(self) -> Floats:
-        """Sum of p (q - p) over each sequence, [B]."""
-        return self.rows.sum(self.rollout_prob * self.prob_gap)
-
-    @property
-    def train_prob_sum(self) -> Floats:
-        """Sum of q over each sequence, [B]; this and the next two from sums of p and q - p where that keeps 12
-        digits."""
-        total = self.rollout_prob_sum + self.rows.sum(self.prob_gap)
-        return total if has_digits(total, self.rollout_prob_sum) else self.rows.sum(self.train_prob)
-
-    @property
-    def prob_product_sum(self) -> Floats:
-        """Sum of p q over each sequence, [B]."""
-        total = self.rollout_prob_square_sum + self.prob_gap_product_sum
-        has_all = has_digits(total, self.rollout_prob_square_sum)
-        return total if has_all else self.rows.sum(self.rollout_prob * self.train_prob)
-
-    @property
-    def train_prob_square_sum(self) -> Floats:
-        """Sum of q^2 over each sequence, [B]."""
-        total = self.rollout_prob_square_sum + 2 * self.prob_gap_product_sum + self.prob_gap_square_sum
-        has_all = has_digits(total, self.rollout_prob_square_sum)
-        return total if has_all else self.rows.sum(self.train_prob * self.train_prob)
 
     @cached_property
     def train_prob(self) -> Array:
@@ -281,11 +239,6 @@ class Tokens:
     def limited_rho_minus_1(self, limit: float | None) -> Array:
         """The same for e^l - 1."""
         return self.rho_minus_1 if self.max_abs <= (limit or EXP_LIMIT) else self.xp.expm1(self.limited(limit))
-
-
-def has_digits(total: Floats, part: Floats) -> bool:
-    """Whether a sum of sums keeps 12 digits where the largest of these is of the size of `part`; [B] each."""
-    return bool((total > 1e-3 * part).all())
 
 
 def exp_as_rho(log_ratio: Floats) -> Floats:
