@@ -5,7 +5,7 @@ the file's first line, if it starts at 0).  So ranges that share their ends read
 """
 
 import io
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any, BinaryIO
@@ -46,17 +46,17 @@ class Block:
 
 
 class Chained(io.RawIOBase):
-    """Bytes taken off a stream, then the rest of it; whoever opened the stream closes it."""
+    """Bytes taken off a stream, then the rest of it; whoever opened the stream closes it.  read: reads the rest."""
 
-    def __init__(self, head: bytes, rest: BinaryIO) -> None:
-        self._head, self._rest = memoryview(head), rest  # of which a part is no copy
+    def __init__(self, head: bytes, read: Callable[[int], bytes]) -> None:
+        self._head, self._read = memoryview(head), read  # a part of a view is no copy
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
         """As many bytes as fit, never across the seam."""
-        taken = self._head[: len(buffer)] or self._rest.read(len(buffer))
+        taken = self._head[: len(buffer)] or self._read(len(buffer))
         self._head = self._head[len(buffer) :]
         buffer[: len(taken)] = taken
         return len(taken)
@@ -74,7 +74,8 @@ class Stdin(str):
         """Takes the head off `stream`, so it waits for the first HEAD_BYTES or the end."""
         name = super().__new__(cls, STDIN)
         with reading(STDIN):
-            name._rest = _decompressed(stream)
+            # What has come is taken, however little: a read that waits for more does not hear a signal in between.
+            name._rest = _decompressed(stream, getattr(stream, "read1", stream.read))
             name._taken, name.head = _first_lines(name._rest, STDIN)
         return name
 
@@ -132,7 +133,7 @@ def _range(file: Any, path: str, start: int, end: int) -> Block:
     # after its start, and reads on to the one at or after its end, even where its end is just where a line begins.
     file.seek(start)
     at_once = file.read(end - start) if filesystem(path).remote else b""  # by one request
-    buffered = io.BufferedReader(Chained(at_once, file), PIECE_BYTES)
+    buffered = io.BufferedReader(Chained(at_once, file.read), PIECE_BYTES)
     first = start + len(_bounded(buffered.readline(LINE_LIMIT), path)) if start else 0
     return Block(_lines(buffered, path, end - first, first == 0), start=first)
 
@@ -166,9 +167,10 @@ def _lines(stream: Any, path: str, n_bytes: int, at_start: bool) -> list[bytes]:
     return lines
 
 
-def _decompressed(raw: BinaryIO) -> io.BufferedReader:
+def _decompressed(raw: BinaryIO, read: Callable[[int], bytes] | None = None) -> io.BufferedReader:
+    """read: reads all but the first bytes, where not by `raw.read`."""
     start = raw.read(4)
-    whole, compression = Chained(start, raw), _compression(start)
+    whole, compression = Chained(start, read or raw.read), _compression(start)
     stream: Any = pa.CompressedInputStream(pa.PythonFile(whole, mode="r"), compression) if compression else whole
     return io.BufferedReader(stream, PIECE_BYTES)
 

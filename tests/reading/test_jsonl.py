@@ -1,7 +1,9 @@
 import gzip
 import json
+import os
 import subprocess
 import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from few import few
 from limits import LIMIT_SECONDS
 
 from rlcorr_cli.errors import DataError
-from rlcorr_cli.reading import jsonl as reading
+from rlcorr_cli.reading import jsonl as reading, streams
 from rlcorr_cli.reading.dump import Dump
 from rlcorr_cli.reading.find import find
 from rlcorr_cli.reading.request import PlanColumns
@@ -34,6 +36,24 @@ def cut(dump: Dump, range_bytes: int) -> Dump:
     shards = [replace(dump.shards[0], index=i, part=part, n_bytes=n) for i, (part, n) in enumerate(pieces)]
     assert sum(shard.n_bytes for shard in shards) == source.n_bytes
     return replace(dump, shards=tuple(shards))
+
+
+def test_the_head_of_a_pipe_is_told_before_more_comes() -> None:
+    """So a signal ends a run that waits for its standard input."""
+    line = b'{"a": [-0.5]}\n'
+    reads, writes = os.pipe()
+    found: list[streams.Stdin] = []
+    with open(reads, "rb") as source, open(writes, "wb") as sink:
+        waiting = threading.Thread(target=lambda: found.append(streams.Stdin(source)), daemon=True)
+        waiting.start()
+        sink.write(line * (streams.HEAD_BYTES // len(line) + 3))
+        sink.flush()
+        waiting.join(LIMIT_SECONDS / 10)
+        is_told = bool(found)
+        sink.close()  # else a thread would wait for ever where it is not
+        waiting.join(LIMIT_SECONDS)
+    assert is_told
+    assert found[0].head.lines[0] == line
 
 
 def test_typed_decoding_takes_plain_lines_and_leaves_many_short_ones() -> None:
