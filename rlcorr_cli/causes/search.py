@@ -125,7 +125,7 @@ def _part_diagnosis(part: RowSample, context: Context, place: PlaceOfGap | None,
 
 def _is_of_all_rows(place: PlaceOfGap, whole: Diagnosis, inside: Diagnosis, rest: Diagnosis) -> bool:
     """Whether what is wrong is wrong in all rows, and the place is only where it is larger."""
-    if place.column == LAG and "stale_policy" in (whole.verdict, inside.verdict):
+    if place.is_stale or (place.column == LAG and "stale_policy" in (whole.verdict, inside.verdict)):
         return False
     in_rest = {each.cause for each in rest.causes if not each.is_minor}
     main = max(inside.causes, key=lambda each: each.share, default=None)
