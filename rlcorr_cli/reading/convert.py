@@ -59,7 +59,7 @@ def _canonical(rows: Rows, names: dict[str, str], first: int) -> pa.Table:
     return table
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Partner:
     """The rows of the dump that is joined, all in memory, by key.
 
@@ -75,7 +75,7 @@ class Partner:
     @classmethod
     def of(cls, dump: Dump, on: Sequence[str], column: str) -> "Partner":
         """All rows of a dump.  A key that comes twice is a DataError: which row would be meant?"""
-        partner = cls(on, column, dump.sources[0].path)
+        partner = cls(on=on, column=column, path=dump.sources[0].path)
         for shard, rows in canonical_rows(dump):
             path = shard.path
             wanted = [name for name in PAIRED if name in rows.table.column_names]
