@@ -267,11 +267,11 @@ def column_of(place: PlaceOfGap) -> CauseFinding:
     if place.growth is not None:
         along, factor, growth_z = place.growth
         grows = f"From the lowest to the highest {along} this difference grows by a factor of"
-        evidence[0] = f"Over the upper half of the {along}, {evidence[0][0].lower()}{evidence[0][1:]}"
+        evidence[0] = f"Where the {along} is in its upper half, {evidence[0][0].lower()}{evidence[0][1:]}"
         evidence.append(f"{grows} {figures(factor)} (z = {growth_z:.0f}).")
     elif place.is_stale:
         evidence.append(
-            "The dump is of one moment: that this grows with updates is not seen, and equal prompts decide."
+            "At equal lengths of prompts they do so, too. In a dump of one step no growth with updates is seen."
         )
     return CauseFinding(
         cause=cause,

@@ -21,7 +21,7 @@ ONE_MOMENT = ("step", "policy_version")
 
 def hit_or_miss(row: Row, draw: Draw) -> int:
     """Half of the rows have a hit, of any share of their prompt."""
-    return int(row["prompt_length"] * draw.uniform(0.2, 0.9)) if draw.random() < 0.5 else 0
+    return int(row["prompt_length"] * draw.uniform(0.2, 0.9)) // 16 * 16 if draw.random() < 0.5 else 0
 
 
 def long_prompts(row: Row, draw: Draw) -> int:
@@ -105,9 +105,11 @@ def test_null_is_no_hit() -> None:
     assert cause_of(table).cause == "stale_cache"
 
 
-def test_hits_that_are_as_far_off_at_every_step_are_a_column() -> None:
-    cause = cause_of(dump(lambda row: 4 if row["cached_tokens"] else 1))
+@pytest.mark.parametrize("seed", range(4))
+def test_hits_that_are_as_far_off_at_every_step_are_a_column(seed: int) -> None:
+    cause = cause_of(dump(lambda row: 4 if row["cached_tokens"] else 1, seed=seed))
     assert (cause.cause, cause.parameters["column"]) == ("column", "cached_tokens")
+    assert cause.token_share == pytest.approx(0.5, abs=0.15)  # all of the hits
     assert "prefix cache" in cause.advice
 
 
@@ -115,7 +117,7 @@ def test_a_dump_of_one_moment_needs_prompts_of_equal_length() -> None:
     size: Callable[[Row], float] = lambda row: 4 if row["cached_tokens"] else 1  # noqa: E731
     cause = cause_of(dump(size, *ONE_MOMENT))
     assert cause.cause == "stale_cache"
-    assert "one moment" in cause.evidence[1]
+    assert "In a dump of one step" in cause.evidence[1]
     assert "stale_cache" not in named(diagnosed(dump(size, *ONE_MOMENT, "prompt_length")))
 
 
@@ -123,6 +125,18 @@ def test_a_dump_of_one_moment_needs_prompts_of_equal_length() -> None:
 def test_hits_that_are_just_the_long_prompts_are_no_stale_cache(without: tuple[str, ...]) -> None:
     for seed in range(3):
         table = dump(lambda row: row["prompt_length"] / 150, *without, cached=long_prompts, seed=seed)
+        assert "stale_cache" not in named(diagnosed(table))
+
+
+@pytest.mark.parametrize("without", [(), ("prompt_length",), ONE_MOMENT])
+def test_prompts_that_differ_in_noise_are_no_stale_cache(without: tuple[str, ...]) -> None:
+    for seed in range(8):
+        table = dump(
+            lambda row: np.exp(1.5 * np.sin(row["prompt_length"])),
+            *without,
+            cached=lambda row, draw: 64 * (row["prompt_length"] % 2),
+            seed=seed,
+        )
         assert "stale_cache" not in named(diagnosed(table))
 
 
@@ -149,6 +163,20 @@ def test_another_column_that_goes_together_with_hits_is_named(case: str) -> None
     assert "stale_cache" not in named(diagnosis)
     assert diagnosis.cause is not None
     assert diagnosis.cause.parameters["column"] == column
+
+
+def test_rows_that_are_mispaired_do_not_hide_it() -> None:
+    table = dump(lambda row: 1 + 0.7 * row["step"] * (row["cached_tokens"] > 0))
+    other = table["old_log_probs"].to_pylist()
+    for i in range(5, len(other), 20):
+        other[i], other[i - 3] = other[i - 3], other[i]
+    table = table.set_column(table.schema.get_field_index("old_log_probs"), "old_log_probs", pa.array(other))
+    assert named(diagnosed(table))[:2] == ["mispaired_rows", "stale_cache"]
+
+
+def test_an_update_that_comes_late_in_a_dump_is_enough() -> None:
+    table = dump(lambda row: 1 + 1.2 * (row["step"] > 5) * (row["cached_tokens"] > 0))
+    assert cause_of(table).cause == "stale_cache"
 
 
 @pytest.mark.parametrize("seed", few(range(40), range(4)))
