@@ -130,7 +130,7 @@ def place_of(sample: RowSample, gaps: RowGaps) -> PlaceOfGap | None:
     columns, rows = {**looked_at(sample)}, _Rows(sample=sample, gaps=gaps, scores=np.stack([gaps.far, gaps.rms]))
     prompts = columns.pop(PROMPT, None)
     n_tried = sum(len(column.values) for column in columns.values())
-    if (stale := _stale_hits(columns, rows, prompts)) is not None:
+    if (stale := _stale_hits(columns, rows)) is not None:
         return stale
     tried = {
         name: _best_place(name, column, rows, n_tried=n_tried, prompts=prompts) for name, column in columns.items()
@@ -152,7 +152,7 @@ def place_of(sample: RowSample, gaps: RowGaps) -> PlaceOfGap | None:
     return replace(place, steps=steps)
 
 
-def _stale_hits(columns: Mapping[str, ColumnOfKeys], rows: "_Rows", prompts: ColumnOfKeys | None) -> PlaceOfGap | None:
+def _stale_hits(columns: Mapping[str, ColumnOfKeys], rows: "_Rows") -> PlaceOfGap | None:
     """The rows with cached tokens, where only a stale prefix cache sets them apart; null is no hit, as of vLLM.
 
     Their gap grows along a column that tells the time.  In its upper half, where most is to be seen, they stand apart
@@ -166,7 +166,7 @@ def _stale_hits(columns: Mapping[str, ColumnOfKeys], rows: "_Rows", prompts: Col
     hits = ColumnOfKeys(codes=is_hit[levels[CACHED].codes], values=(False, True))
     if min(np.bincount(hits.codes, minlength=2)) < MIN_LEVEL_ROWS:
         return None
-    times, lengths = _times(levels), _lengths(levels.get(LENGTH))
+    times, lengths, prompts = _times(levels), _lengths(levels.get(LENGTH)), levels.get(PROMPT)
     growths = {name: _growth(time, hits.codes == 1, rows, prompts) for name, time in times.items()}
     along = max(growths, key=lambda name: growths[name][1], default="")
     growth, upper = (along, *growths[along]) if along else None, rows

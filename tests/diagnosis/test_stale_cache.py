@@ -130,7 +130,7 @@ def test_hits_that_are_just_the_long_prompts_are_no_stale_cache(without: tuple[s
 
 @pytest.mark.parametrize("without", [(), ("prompt_length",), ONE_MOMENT])
 def test_prompts_that_differ_in_noise_are_no_stale_cache(without: tuple[str, ...]) -> None:
-    for seed in range(8):
+    for seed in (0, 10, 19, 20):  # of which each but the first one once was called so
         table = dump(
             lambda row: np.exp(1.5 * np.sin(row["prompt_length"])),
             *without,
