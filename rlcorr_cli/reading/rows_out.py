@@ -211,17 +211,12 @@ def _encodings(schema: pa.Schema) -> dict[str, Any]:
     """How a writer is to write the columns of a Parquet file of this schema, by their paths there."""
     empty = pa.BufferOutputStream()
     pq.ParquetWriter(empty, schema).close()
-    columns = pq.read_metadata(pa.BufferReader(empty.getvalue())).schema
-    single, split, others = set[str](), set[str](), set[str]()
-    for column in map(columns.column, range(len(columns))):
-        if not column.max_repetition_level:
-            single.add(column.path)
-        elif column.physical_type in ("FLOAT", "DOUBLE"):
-            split.add(column.path)
-        elif column.converted_type != "INT_8":
-            others.add(column.path)
-    others |= single
-    return {"use_dictionary": [*others], "use_byte_stream_split": [*split - others], "write_statistics": [*single]}
+    footer, floats = pq.read_metadata(pa.BufferReader(empty.getvalue())).schema, ("FLOAT", "DOUBLE")
+    columns = [footer.column(i) for i in range(len(footer))]
+    single = {each.path for each in columns if not each.max_repetition_level}
+    others = {each.path for each in columns if each.physical_type not in floats and each.converted_type != "INT_8"}
+    split = {each.path for each in columns if each.physical_type in floats} - single - others
+    return {"use_dictionary": [*single | others], "use_byte_stream_split": [*split], "write_statistics": [*single]}
 
 
 class _Arrow(_Table):
