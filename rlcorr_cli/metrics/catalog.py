@@ -322,6 +322,25 @@ def logged_name(name: str) -> LoggedName | None:
     )
 
 
+OWN = "rlcorr/"
+"""What our own names begin with in event files of TensorBoard's."""
+_NAMES_OF_OTHERS = ("kl", "reward_mean", "length_mean")
+"""Names of ours that trainers log, too: kl from the reference policy."""
+
+
+def known_in_log(name: str) -> LoggedName | None:
+    """What a name in a trainer's log is, with whatever stands before and after it; None of a name that speaks neither
+    of the gap, nor of the sample, nor of a correction.  The framework of our own names is rlcorr."""
+    own = name.removeprefix(OWN)
+    if (own != name or own not in _NAMES_OF_OTHERS) and _own_definition(own) is not None:
+        return LoggedName(framework="rlcorr", name=name, canonical=own)
+    bare = _AROUND_VERL.sub("", name)
+    row = logged_name(bare)
+    if row is None and bare.startswith(VERL_PREFIXES) and (definition := _verl_definition(bare)) is not None:
+        row = LoggedName(framework="verl", name=name, canonical="", difference=definition.note)
+    return row and replace(row, name=name)
+
+
 def logged_as(name: str) -> list[str]:
     """Under which names frameworks log a metric of ours, and whether their number differs: "verl's rollout_corr/kl"."""
     of_verl = logged_name(f"{VERL_PREFIXES[0]}{name}")

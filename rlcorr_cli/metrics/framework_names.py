@@ -27,6 +27,12 @@ class LoggedName:
         """All that there is to say."""
         return f"{self.difference} {self.otherwise}".strip()
 
+    @property
+    def has_its_size(self) -> bool:
+        """Whether its number is of the size of the metric, so that a rule on that judges it: it may average otherwise,
+        and is no count, no other end, and not the rest to 1."""
+        return bool(self.canonical) and not self.difference.startswith(OF_ANOTHER_SIZE)
+
 
 _XTUNER = "rollout_is/mismatch/"
 """What stands before xtuner's numbers of its weights."""
@@ -108,6 +114,13 @@ _SWIFT_ESS = (
 _M2 = "The mean square of tokens' log-ratios at M2PO's mask (pull request 9965); k2_kl is half such a mean."
 _OUTSIDE = "With sequence and geometric weights it also counts positions outside the mask."
 _HOW_GAP = "Have it counted by a rejection that keeps everything: --rs prob_gap.{}:-1e9,1e9."
+
+_STAYS, _NO_METRIC = "It is 1 - that: the share that stays.", "Its "
+OF_ANOTHER_SIZE = (
+    *(_STAYS, _COUNT, _LAST, "It is twice that.", _GEOMETRIC, _TWICE, _OF_MASKED, _MASKED_ALONE, _DIFFUSION),
+    *(_OF_OPSM, _NO_METRIC),
+)
+"""How what is said of a name begins where its number is no such metric's."""
 
 _ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
     "slime": (
@@ -264,7 +277,7 @@ _ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sampler_is/token_weight_mean", "ratio_mean"),
         ("sample_mask/mult_prob_error_mean", f"{_ERROR_OF_SEQUENCES}_mean", "", _HOW_ERROR),
         ("sample_mask/mult_prob_error_max", f"{_ERROR_OF_SEQUENCES}_max", "", _HOW_ERROR),
-        ("sample_mask/kept_frac", "rollout_rs_seq_masked_fraction", "It is 1 - that: the share that stays."),
+        ("sample_mask/kept_frac", "rollout_rs_seq_masked_fraction", _STAYS),
         ("tis/is_oob_ratio", "rollout_is_oob_ratio"),
         ("sampler_rs/rejected_fraction", "rollout_rs_masked_fraction"),
     ),
@@ -340,7 +353,7 @@ _ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
             )
             for level, scope in (("token", "seq_mean"), ("geometric", "seq_mean"), ("sequence", "seq_sum"))
         ),
-        ("actor/train_infer_final_mask_mean", "rollout_rs_masked_fraction", "It is 1 - that: the share that stays."),
+        ("actor/train_infer_final_mask_mean", "rollout_rs_masked_fraction", _STAYS),
         ("actor/is_weight_clipfrac@sum", "rollout_is_ratio_fraction_high", "", _OUTSIDE),
     ),
 }
