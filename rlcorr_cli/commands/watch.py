@@ -252,9 +252,11 @@ class _Run:
 
     def _look(self) -> None:
         from rlcorr_cli.measure.arrays import trim
-        from rlcorr_cli.runs.watch import look
+        from rlcorr_cli.reading.scalars import is_log
+        from rlcorr_cli.runs.scalars import look_at_log
+        from rlcorr_cli.runs.watch import look as look_at_dumps
 
-        n_steps = 0
+        look, n_steps = look_at_log if is_log(self.job.reading.paths) else look_at_dumps, 0
         for n, (following, news) in enumerate(look(self.following, self.job, self._listing), 1):
             self.following = following
             self._write_events(news.steps)  # before a state is saved that remembers the steps

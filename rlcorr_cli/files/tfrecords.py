@@ -44,33 +44,28 @@ def records(data: bytes) -> Iterator[bytes]:
         start = end + _TAIL
 
 
-def fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field of a message: a whole number of a varint, else its bytes.  A ValueError of what is
-    no message."""
+def fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Number and value of each field of a message, a whole number as its 8 bytes; an error of LookupError or ValueError
+    where it is none."""
     at = 0
 
     def number() -> int:
         nonlocal at
-        value = shift = 0
-        while at < len(message) and shift < 70:
+        value, shift = 0, 0
+        while True:
             byte, at = message[at], at + 1
-            value |= (byte & 0x7F) << shift
+            value, shift = value | (byte & 0x7F) << shift, shift + 7
             if byte < 0x80:
-                return value
-            shift += 7
-        raise ValueError("a number is cut short")
+                return value % 2**64
 
     while at < len(message):
         key = number()
-        kind = key & 7
-        if kind == 0:
-            yield key >> 3, number()
-            continue
-        size = {1: 8, 5: 4}.get(kind) or (number() if kind == 2 else 0)
-        if kind not in (1, 2, 5) or at + size > len(message):
-            raise ValueError(f"field {key >> 3} is none of Protocol Buffers'")
-        yield key >> 3, message[at : at + size]
-        at += size
+        if key & 7 == 0:
+            yield key >> 3, number().to_bytes(8, "little")
+        else:
+            size = number() if key & 7 == 2 else {1: 8, 5: 4}[key & 7]
+            yield key >> 3, message[at : at + size]
+            at += size
 
 
 def checksum(content: bytes) -> bytes:

@@ -165,6 +165,8 @@ _ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("actor/ppo_kl", "ppo_kl"),
         ("actor/pg_clipfrac", "objective/ppo/clip_fraction", "", _CLIPPED),
         ("actor/pg_clipfrac_lower", "objective/ppo/dual_clip_fraction"),
+        ("training/rollout_probs_diff_valid", "", "1 where a step has tokens to compare, else 0."),
+        *((f"mismatch/rollout_is_p{n}", "", f"Percentile {n} of raw weights.") for n in (25, 50, 75, 95, 99)),
         ("training/off_policy/trajectory_staleness", "", f"{_LAG} Of the newest version in a trajectory."),
         ("training/off_policy/trajectory_staleness_worst", "", f"{_LAG} Of the oldest version in a trajectory."),
         ("training/off_policy/trajectory_spans", "", "How many versions of the weights sampled one trajectory."),

@@ -30,6 +30,7 @@ GAPS = (
     *("k3_kl_reverse", "kl", "log_ppl_abs_diff", "chi2_token"),
 )
 """Sizes of a gap, the one that tells most first."""
+STATUSES = (*BROKEN, "")
 BEFORE, AFTER = 1, 3
 """Steps to be recorded before the one in question, and after it."""
 COLUMN = "step"
@@ -94,13 +95,21 @@ class LoggedScalars(Output):
 
 
 def logged_scalars(scalars: Scalars) -> LoggedScalars:
-    """What a log tells; metrics that break rules first, then those that shift, then by what they tell of the gap."""
+    """What a log tells; the gap first, then metrics that break rules, those that shift, and the others."""
     known = {name: row for name in scalars.series if (row := known_in_log(name)) is not None}
     metrics = [_metric(name, scalars.series[name]) for name in known]
     sized = [metric for metric in metrics if metric.metric in GAPS and metric.course is not None]
     sized.sort(key=lambda metric: (not known[metric.name].has_its_size, GAPS.index(metric.metric)))
     gap, steps = next((metric.name for metric in sized), ""), scalars.steps
-    metrics.sort(key=lambda metric: (_rank(metric), metric.name != gap, metric.shift is None, _place(metric.metric)))
+    metrics.sort(
+        key=lambda each: (
+            each.name != gap,
+            STATUSES.index(each.status),
+            not each.metric,
+            not each.shift,
+            _place(each.metric),
+        )
+    )
     return LoggedScalars(
         inputs=scalars.inputs,
         steps=len(steps),
@@ -113,10 +122,6 @@ def logged_scalars(scalars: Scalars) -> LoggedScalars:
         unknown=tuple(sorted(set(scalars.series) - set(known))),
         notes=scalars.notes,
     )
-
-
-def _rank(metric: LoggedMetric) -> int:
-    return BROKEN.index(metric.status) if metric.status in BROKEN else len(BROKEN)
 
 
 def _place(metric: str) -> int:
@@ -169,7 +174,7 @@ def _suspects(metrics: Sequence[LoggedMetric], gap: str, steps: Sequence[Step]) 
     return steps[max(0, at - BEFORE)], steps[min(len(steps) - 1, at + AFTER)]
 
 
-def measurements(scalars: Scalars) -> Measurements:
+def measurements_of_log(scalars: Scalars) -> Measurements:
     """The steps as `check` judges them: each name as it is logged, and each metric that a name is of.  Where several
     are of one, the first that is just that counts."""
     rows = {name: row for name in scalars.series if (row := known_in_log(name)) is not None and row.has_its_size}
@@ -181,7 +186,7 @@ def measurements(scalars: Scalars) -> Measurements:
         inputs=scalars.inputs,
         # A log has no number of the whole; it is there to say which there are.
         sections=(Section({}, dict.fromkeys(series), True), *_sections(series, scalars.steps)),
-        situation=RemedyContext(Plan(name="none")),
+        situation=RemedyContext(plan=Plan(name="none")),
         column=COLUMN,
         notes=scalars.notes,
     )
@@ -190,6 +195,4 @@ def measurements(scalars: Scalars) -> Measurements:
 def _sections(series: Mapping[str, Mapping[Step, float]], steps: Sequence[Step]) -> Iterator[Section]:
     for step in steps:
         values = {name: values[step] for name, values in series.items() if step in values}
-        yield Section(
-            {COLUMN: step}, {name: value if math.isfinite(value) else None for name, value in values.items()}
-        )
+        yield Section({COLUMN: step}, {name: value if math.isfinite(value) else None for name, value in values.items()})

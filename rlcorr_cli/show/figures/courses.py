@@ -267,9 +267,9 @@ def logged(ax: Axes, metric: LoggedMetric) -> str:
     nowhere = np.full((2, len(places)), np.nan)
     name, rough = metric.name, np.zeros(len(places), bool)
     curves = Course(name=COLUMN, places=places, values={name: values}, intervals={name: nowhere}, rough={name: rough})
-    _draw_lines(ax, curves, [(name, style.label(name), BLUE)])
+    _draw_lines(ax, curves, [(name, "_", BLUE)])
     if metric.broken:
-        _rule_lines(ax, RULES, metric.metric)
+        _rule_lines(ax, RULES, metric.metric, opens=True)
     return course_of_metric(metric.course, metric.shift, style.label(name), COLUMN) if metric.course else ""
 
 
