@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.report import Report
 
 NAME_DUMP = "Name the dump itself."
+WHAT = "A dump, one report.json of `analyze -o`, or what a run has logged (`rlcorr help scalars`)."
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable that names the file to which a step's summary is appended."""
 
@@ -72,7 +73,7 @@ Accept = Annotated[
 class CheckOptions(HowCorrected):
     """What `check` takes."""
 
-    source: Annotated["Report | Paths", arguments.DUMPS_OR_REPORT] = field(kw_only=False)
+    source: Annotated["Report | Paths", replace(arguments.DUMPS_OR_REPORT, help=WHAT)] = field(kw_only=False)
     rules: RulesPath = None
     max: AtMost = None
     min: AtLeast = None

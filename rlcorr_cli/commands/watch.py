@@ -58,7 +58,7 @@ class WatchOptions(PlanOptions, HowRead):
     paths: Annotated[
         Files,
         Opt(
-            help="The folder, glob or object-store prefix that a job writes to; or files.",
+            help="The folder, glob or object-store prefix that a job writes to; or files; or a log of metrics.",
             typed=list[str],
             metavar="RUN...",
         ),

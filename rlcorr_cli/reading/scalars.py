@@ -43,7 +43,7 @@ WRAPPERS = ("data", "metrics", "logs", "scalars")
 EVENTS, LINES, DOCUMENT, CSV = "TensorBoard events", "JSON lines of metrics", "JSON of metrics", "CSV of metrics"
 READ = (
     "Read are JSON lines of metrics with a step, as of verl's file logger; W&B's export of a run, JSON lines or CSV; "
-    "CSV with a column of steps; TensorBoard's event files; trainer_state.json."
+    "CSV with a column of steps; TensorBoard's event files; trainer_state.json. `⟦analyze(DUMP)⟧` reads a dump."
 )
 _OF_PANEL = re.compile(r"(?P<run>.+) - (?P<name>.+?)(?P<end>__M(IN|AX))?")
 _ENDS = {"max": max, "min": min}
@@ -80,7 +80,8 @@ def form_of(path: str) -> str:
     if _is_events(path):
         return EVENTS
     if text.startswith((b"{", b"[")):
-        return LINES if start.row and b'"log_history"' not in text else DOCUMENT
+        is_dump = any("log_prob" in key for key in start.row)
+        return "" if is_dump else LINES if start.row and b'"log_history"' not in text else DOCUMENT
     heading = next(csv.reader([text.partition(b"\n")[0].decode(errors="replace")]), [])
     return CSV if len(heading) > 1 and not set(STEPS).isdisjoint(heading) else ""
 
@@ -188,8 +189,7 @@ def _csv(data: bytes) -> Made:
         if len(runs) > 1:
             raise ValueError(f"it holds {len(runs)} runs, {', '.join(sorted(runs)[:3])}; export one of them")
         heading = [heading[0], *("" if part["end"] else part["name"] for part in panel if part)]
-    rows = (zip(heading, line, strict=False) for line in table if line)
-    return _rows([{name: cell for name, cell in row if name} for row in rows])
+    return _rows([dict(zip(heading, line, strict=False)) for line in table if line])
 
 
 READERS: Mapping[str, Callable[[bytes], Made]] = {EVENTS: _events, LINES: _lines, DOCUMENT: _document, CSV: _csv}
@@ -203,7 +203,7 @@ def _rows(objects: Sequence[Any]) -> Made:
     rows: list[Row] = []
     for of in numbers:
         if len(of) > 1 and math.isfinite(step := of.get(name, math.nan)):
-            values = {key: value for key, value in of.items() if key not in STEPS}
+            values = {key: value for key, value in of.items() if key not in STEPS and key[:1] not in ("", "_")}
             rows.append((int(step) if step.is_integer() else step, values))
     left_out = len(objects) - len(rows)
     return rows, f"{left_out:,} of {len(objects):,} rows have no {name} or no number" if left_out and rows else ""

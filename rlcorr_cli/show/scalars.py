@@ -27,7 +27,7 @@ from rlcorr_cli.show.document import (
     tabulated,
 )
 from rlcorr_cli.show.inputs import input_facts, last_change, name_of_inputs, with_commas
-from rlcorr_cli.show.numbers import more, plural
+from rlcorr_cli.show.numbers import plural
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import course_of_metric, steps_that_break
 
@@ -118,7 +118,8 @@ def _in_short(metric: LoggedMetric) -> Cell:
     shift = metric.shift
     goes = f"{'rises' if shift.factor > 1 else 'falls'} since {shift.since}" if shift else ""
     breaks = [f"{rule.status}s at {plural(len(rule.groups), COLUMN)}" for rule in metric.broken]
-    return Cell("; ".join(filter(None, (goes, *breaks))))
+    nan = f"none at {plural(len(metric.no_number), COLUMN)}" if metric.no_number else ""
+    return Cell("; ".join(filter(None, (nan, goes, *breaks))))
 
 
 COLUMNS = (
@@ -176,7 +177,7 @@ def _lines(logged: LoggedScalars) -> Iterator[Block]:
     yield BLANK
     yield from _known(logged.metrics[: None if logged.everything else SHOWN])
     n_left_out = 0 if logged.everything else max(0, len(logged.metrics) - SHOWN)
-    left_out = [more(n_left_out, "such name")] if n_left_out else []
+    left_out = [f"{n_left_out} more of these"] if n_left_out else []
     if logged.unknown and logged.everything:
         yield Note(clean(", ".join(logged.unknown)), lead="Other names: ")
     elif logged.unknown or left_out:
