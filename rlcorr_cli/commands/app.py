@@ -66,7 +66,7 @@ def help_text(command: str, about: str, options: Mapping[str, Declared], example
     for panel, rows in panels.items():
         lines += [panel, *_help_rows(rows, left, width), ""]
     if n_left_out:
-        lines += [f"`rlcorr {command} {HELP_ALL}` has {n_left_out} more option{'s' * (n_left_out > 1)}.", ""]
+        lines += [f"`rlcorr {command} {HELP_ALL}` has {n_left_out} more options.", ""]
     return "\n".join([*lines, *examples])
 
 

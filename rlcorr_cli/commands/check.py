@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.report import Report
 
 NAME_DUMP = "Name the dump itself."
-WHAT = "A dump, one report.json of `analyze -o`, or what a run has logged (`rlcorr help scalars`)."
+WHAT = "A dump, a report.json, or a log of metrics."
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable that names the file to which a step's summary is appended."""
 
@@ -117,7 +117,7 @@ class CheckOptions(HowCorrected):
 
 @takes(CheckOptions)
 def check(options: CheckOptions) -> "Checked":
-    """Check a dump or a saved report against limits; exits 1 on failure.
+    """Check a dump, a saved report or a log against limits; exits 1 on failure.
 
     The default rules, and one's own.  `source` may be a Report, too.  Amounts are mappings of metrics to numbers, or to
     percentages as in '20%'; an objective's numbers are named as in "objective/ppo/loss".
