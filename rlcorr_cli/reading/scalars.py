@@ -28,6 +28,7 @@ from rlcorr_cli.files.tfrecords import fields, records
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.reading.batch import Input
+from rlcorr_cli.reading.formats import is_searched
 
 Step = int | float
 Row = tuple[Step, dict[str, float]]
@@ -97,8 +98,9 @@ def is_log(paths: Iterable[str]) -> bool:
 
 def _is_log(place: str) -> bool:
     disk = filesystem(place)
-    if disk.is_directory(place):
-        return not disk.remote and any(map(_is_events, os.listdir(place)))
+    if not disk.remote and disk.is_directory(place):  # to ask a store takes a listing
+        names = os.listdir(place)
+        return any(map(_is_events, names)) and not any(map(is_searched, names))
     if not place.lower().endswith((".jsonl", ".json", ".csv")) or not disk.is_file(place):
         return _is_events(place)
     form, start = form_of(place), FileStart(place)

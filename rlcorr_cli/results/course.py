@@ -301,13 +301,18 @@ def course(
 
 
 def _metric_course(metric: str, steps: Sequence[Group], column: str) -> MetricCourse | None:
-    values = ((step.key[column], reliable(metric, step)) for step in steps)
-    points = [AtStep(as_json(step), value) for step, value in values if value is not None]
-    if not points:
+    values = ((as_json(step.key[column]), reliable(metric, step)) for step in steps)
+    return course_of(metric, {step: value for step, value in values if value is not None}, len(steps))
+
+
+def course_of(metric: str, values: Mapping[Any, float], of: int) -> MetricCourse | None:
+    """The course of a metric of these values by step; None of none.  of: how many steps there are."""
+    if not values:
         return None
-    worst = max(points, key=lambda point: DEFINITIONS[metric].badness(point.value))
-    blank = len(steps) - len(points)
-    return MetricCourse(metric=metric, first=points[0], worst=worst, last=points[-1], blank=blank)
+    points = [AtStep(step, value) for step, value in values.items()]
+    definition = DEFINITIONS.get(metric)
+    worst = max(points, key=lambda point: abs(point.value) if definition is None else definition.badness(point.value))
+    return MetricCourse(metric=metric, first=points[0], worst=worst, last=points[-1], blank=of - len(points))
 
 
 def shift_of(places: Sequence[float], k3: Sequence[float], levels: Levels, *, n_steps: int = 0) -> Shift | None:

@@ -21,7 +21,7 @@ from rlcorr_cli.reading.scalars import Scalars, Step
 from rlcorr_cli.records.fields import HIDDEN, Key, Scalar
 from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.checked import Measurements
-from rlcorr_cli.results.course import AtStep, BrokenRule, MetricCourse, Rise, broken_rules, shifted
+from rlcorr_cli.results.course import BrokenRule, MetricCourse, Rise, broken_rules, course_of, shifted
 from rlcorr_cli.results.groups import Group, Inputs, of_inputs, order
 from rlcorr_cli.results.rules import BROKEN, RULES, RemedyContext, Section
 
@@ -101,15 +101,7 @@ def logged_scalars(scalars: Scalars) -> LoggedScalars:
     sized = [metric for metric in metrics if metric.metric in GAPS and metric.course is not None]
     sized.sort(key=lambda metric: (not known[metric.name].has_its_size, GAPS.index(metric.metric)))
     gap, steps = next((metric.name for metric in sized), ""), scalars.steps
-    metrics.sort(
-        key=lambda each: (
-            each.name != gap,
-            STATUSES.index(each.status),
-            not each.metric,
-            not each.shift,
-            _place(each.metric),
-        )
-    )
+    metrics.sort(key=lambda m: (m.name != gap, STATUSES.index(m.status), not m.metric, not m.shift, _place(m.metric)))
     return LoggedScalars(
         inputs=scalars.inputs,
         steps=len(steps),
@@ -134,26 +126,12 @@ def _metric(name: str, series: Mapping[Step, float]) -> LoggedMetric:
     row, values = known_in_log(name), {step: value for step, value in series.items() if math.isfinite(value)}
     assert row is not None
     groups = [Group(key={COLUMN: step}, counts={}, values={row.canonical: value}) for step, value in values.items()]
-    definition = DEFINITIONS.get(row.canonical)
-    points = [AtStep(step, value) for step, value in values.items()]
-    size = abs if definition is None or not row.has_its_size else definition.badness
-    course = (
-        MetricCourse(
-            metric=row.canonical or name,
-            first=points[0],
-            worst=max(points, key=lambda point: size(point.value)),
-            last=points[-1],
-            blank=len(series) - len(points),
-        )
-        if points
-        else None
-    )
     return LoggedMetric(
         name=name,
         metric=row.canonical,
         framework=row.framework,
         note=row.note,
-        course=course,
+        course=course_of(row.canonical if row.has_its_size else name, values, len(series)),
         shift=shifted([*values], [*values.values()]),
         broken=broken_rules(groups, RULES) if row.has_its_size else (),
         no_number=tuple(step for step in series if step not in values),
