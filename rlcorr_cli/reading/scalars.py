@@ -26,7 +26,7 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.tfrecords import fields, records
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.recognise import STEPS, FileStart, by_metrics, has_steps, is_events
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.formats import is_searched
 
@@ -35,11 +35,6 @@ Row = tuple[Step, dict[str, float]]
 Made = tuple[list[Row], str]
 """Rows, and what is to be said of those that were not read."""
 
-STEPS = (
-    *("step", "Step", "global_step", "train/global_step", "trainer/global_step", "training/global_step"),
-    *("train/step", "rollout/step", "train_step", "training_step", "iteration", "_step"),
-)
-"""What a row's step is called; the first that most rows have.  W&B's own `_step` counts calls, so it is the last."""
 WRAPPERS = ("data", "metrics", "logs", "scalars")
 EVENTS, LINES, DOCUMENT, CSV = "TensorBoard events", "JSON lines of metrics", "JSON of metrics", "CSV of metrics"
 READ = (
@@ -78,17 +73,12 @@ def form_of(path: str) -> str:
     """Which of the forms a file has; "" of none."""
     start = FileStart(path)
     text = start.first_bytes.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if _is_events(path):
+    if is_events(path):
         return EVENTS
     if text.startswith((b"{", b"[")):
         is_dump = any("log_prob" in key for key in start.row)
         return "" if is_dump else LINES if start.row and b'"log_history"' not in text else DOCUMENT
-    heading = next(csv.reader([text.partition(b"\n")[0].decode(errors="replace")]), [])
-    return CSV if len(heading) > 1 and not set(STEPS).isdisjoint(heading) else ""
-
-
-def _is_events(path: str) -> bool:
-    return "tfevents" in os.path.basename(path)
+    return CSV if has_steps(start) else ""
 
 
 def is_log(paths: Iterable[str]) -> bool:
@@ -100,17 +90,9 @@ def _is_log(place: str) -> bool:
     disk = filesystem(place)
     if not disk.remote and disk.is_directory(place):  # to ask a store takes a listing
         names = os.listdir(place)
-        return any(map(_is_events, names)) and not any(map(is_searched, names))
-    if not place.lower().endswith((".jsonl", ".json", ".csv")) or not disk.is_file(place):
-        return _is_events(place)
-    form, start = form_of(place), FileStart(place)
-    if form != LINES:
-        return form == CSV or b'"log_history"' in start.first_bytes
-    n_numbers = sum(
-        value is None or isinstance(value, int | float) or hasattr(value, "items") for value in start.row.values()
-    )
-    has_lists = any(isinstance(value, list) for value in start.row.values())
-    return not set(STEPS).isdisjoint(start.row) and not has_lists and n_numbers > len(start.row) / 2
+        return any(map(is_events, names)) and not any(map(is_searched, names))
+    is_text = place.lower().endswith((".jsonl", ".json", ".csv")) and disk.is_file(place)
+    return by_metrics(FileStart(place)) if is_text else is_events(place)
 
 
 def files_of(paths: Iterable[str]) -> list[str]:
@@ -118,7 +100,7 @@ def files_of(paths: Iterable[str]) -> list[str]:
     found: list[str] = []
     for place in map(located, paths):
         is_folder = filesystem(place).is_directory(place)
-        files = sorted(filter(_is_events, filesystem(place).below(place))) if is_folder else [place]
+        files = sorted(filter(is_events, filesystem(place).below(place))) if is_folder else [place]
         if not files:
             raise DataError(f"{place} holds no event file of TensorBoard's.", "Name the files of a log themselves.")
         if len(folders := sorted(set(map(os.path.dirname, files)))) > 1:

@@ -88,3 +88,10 @@ def test_watch_tells_each_step_of_a_growing_log_once(tmp_path: Path, monkeypatch
     assert [step["step"] for step in told["steps"]] == [*range(10, 31)]
     assert told["failing"] == [29, 30]
     assert [alarm["names"] for alarm in told["alarms"]] == [["k3_kl doubled"], ["k3_kl"]]
+
+
+def test_commands_on_dumps_send_a_log_to_scalars() -> None:
+    ran = run("analyze", LOG)
+    assert ran.status == 3
+    assert f"{LOG} is a log of metrics." in ran.err
+    assert "`rlcorr scalars FILE`" in ran.err

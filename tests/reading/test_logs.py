@@ -4,9 +4,11 @@ import csv
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tensorboardX import SummaryWriter
 
@@ -260,3 +262,17 @@ def test_dumps_and_logs_of_texts_are_no_logs(tmp_path: Path) -> None:
     report = tmp_path / "report.json"
     report.write_text('{"rlcorr": {"version": "0.1.0", "schema": 1}}')
     assert not any(is_log([str(path)]) for path in (dump, texts, report, tmp_path, SAMPLE / "collapse.parquet"))
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+def test_a_damaged_log_is_refused_or_read(form: Callable[[Path, Run], Path], tmp_path: Path) -> None:
+    whole = form(tmp_path / "log", STEPS)
+    (path,) = map(Path, files_of([str(whole)]))
+    content, random = path.read_bytes(), np.random.default_rng(0)
+    for n in range(60):
+        damaged = bytearray(content[: random.integers(1, len(content))] if n % 2 else content)
+        for place in random.integers(0, len(damaged), 3):
+            damaged[place] = random.integers(0, 256)
+        path.write_bytes(damaged)
+        with suppress(DataError):
+            api.scalars(path)
