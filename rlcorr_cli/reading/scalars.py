@@ -19,7 +19,6 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from statistics import fmean
 from typing import Any
 
 from rlcorr_cli.errors import DataError
@@ -41,6 +40,7 @@ READ = (
     "Read are JSON lines of metrics with a step, as of verl's file logger; W&B's export of a run, JSON lines or CSV; "
     "CSV with a column of steps; TensorBoard's event files; trainer_state.json. `⟦analyze(DUMP)⟧` reads a dump."
 )
+LARGEST_STEP = 2.0**53
 _OF_PANEL = re.compile(r"(?P<run>.+) - (?P<name>.+?)(?P<end>__M(IN|AX))?")
 _ENDS = {"max": max, "min": min}
 
@@ -186,8 +186,8 @@ def _rows(objects: Sequence[Any]) -> Made:
     name = max(STEPS, key=lambda name: sum(name in of and len(of) > 1 for of in numbers))
     rows: list[Row] = []
     for of in numbers:
-        if len(of) > 1 and math.isfinite(step := of.get(name, math.nan)):
-            values = {key: value for key, value in of.items() if key not in STEPS and key[:1] not in ("", "_")}
+        values = {key: value for key, value in of.items() if key not in STEPS and key[:1] not in ("", "_")}
+        if values and abs(step := of.get(name, math.nan)) <= LARGEST_STEP:
             rows.append((int(step) if step.is_integer() else step, values))
     left_out = len(objects) - len(rows)
     return rows, f"{left_out:,} of {len(objects):,} rows have no {name} or no number" if left_out and rows else ""
@@ -240,6 +240,10 @@ def _are_ranks(logs: Sequence[Log]) -> bool:
     return all(min(first)[0] == min(of)[0] and 2 * len(of & first) > min(len(of), len(first)) for of in others)
 
 
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
 def _of_ranks(rows: Iterable[Row]) -> list[Row]:
     """A row a step of what ranks have logged."""
     steps = dict[Step, dict[str, list[float]]]()
@@ -247,6 +251,6 @@ def _of_ranks(rows: Iterable[Row]) -> list[Row]:
         for name, value in numbers.items():
             steps.setdefault(step, {}).setdefault(name, []).append(value)
     return [
-        (step, {name: _ENDS.get(re.split("[/_]", name)[-1], fmean)(values) for name, values in steps[step].items()})
+        (step, {name: _ENDS.get(re.split("[/_]", name)[-1], _mean)(values) for name, values in steps[step].items()})
         for step in sorted(steps)
     ]

@@ -226,6 +226,16 @@ def test_rows_without_a_step_are_counted(tmp_path: Path) -> None:
     assert of(path).notes == ("log.jsonl: 1 of 5 rows have no step or no number.",)
 
 
+def test_a_step_that_no_float_holds_is_none(tmp_path: Path) -> None:
+    rows = [{"step": step, GAP: 1.0} for step in (1, 2, 10**30, float("inf"), None, True)]
+    assert list(of(lines(tmp_path / "log.jsonl", [*rows, {"step": 3, "train/step": 3}])).series[GAP]) == [1, 2]
+
+
+def test_ranks_of_unlike_values_have_a_mean(tmp_path: Path) -> None:
+    ranks = [flat(tmp_path / f"{n}", dict.fromkeys(range(8), {GAP: n})) for n in (1e308, 1.7e308, math.inf)]
+    assert set(of(*ranks).series[GAP].values()) == {math.inf}
+
+
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [

@@ -25,6 +25,8 @@ DENSE = 60
 """From so many places on, a curve has no markers."""
 PEAK = 1.5
 """How many times larger than at its ends a curve is where a caption names that place, too; or smaller."""
+LARGEST = 1e100
+"""No axis has ticks far beyond it."""
 WIDE = 30.0
 """From this factor between the smallest and the largest on, weights stand on a logarithmic axis."""
 INTERVAL = "95% interval"
@@ -263,7 +265,7 @@ def chi2(ax: Axes, report: Report) -> str:
 
 def logged(ax: Axes, metric: LoggedMetric) -> str:
     """A metric of a log, with the limits of the default rule on it."""
-    places, values = np.array([*metric.values]), np.array([*metric.values.values()])
+    places, values = np.array([*metric.values]), np.array([*metric.values.values()]).clip(-LARGEST, LARGEST)
     nowhere = np.full((2, len(places)), np.nan)
     name, rough = metric.name, np.zeros(len(places), bool)
     curves = Course(name=COLUMN, places=places, values={name: values}, intervals={name: nowhere}, rough={name: rough})
