@@ -90,6 +90,19 @@ def test_watch_tells_each_step_of_a_growing_log_once(tmp_path: Path, monkeypatch
     assert [alarm["names"] for alarm in told["alarms"]] == [["k3_kl doubled"], ["k3_kl"]]
 
 
+def test_an_alarm_of_a_log_sends_to_scalars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = run("watch", LOG, "--once", "--every", "0").out
+    assert "step 23: k3_kl rises" in told
+    assert "`rlcorr scalars LOG` says which steps to record" in " ".join(told.split())
+
+
+def test_scalars_sends_a_dump_to_analyze() -> None:
+    ran = run("scalars", str(SAMPLE / "smollm2_bf16.jsonl"))
+    assert ran.status == 3
+    assert "`rlcorr analyze DUMP` reads a dump" in ran.err
+
+
 def test_commands_on_dumps_send_a_log_to_scalars() -> None:
     ran = run("analyze", LOG)
     assert ran.status == 3

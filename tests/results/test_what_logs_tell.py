@@ -109,6 +109,14 @@ def test_without_a_rise_they_are_around_the_first_that_breaks_a_rule_or_is_no_nu
     assert "Nothing stands out" in " ".join(_texts(flat))
 
 
+def test_a_gap_that_falls_is_told_and_nothing_to_be_recorded(tmp_path: Path) -> None:
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.05, 40))
+    falls = logged(tmp_path / "a.jsonl", k3_kl=(0.004 * noise * np.where(np.arange(40) < 25, 1.0, 0.2)).tolist())
+    assert falls.of_gap is not None
+    assert falls.of_gap.shift is not None
+    assert (falls.of_gap.shift.since, falls.suspects) == (25, ())
+
+
 def test_a_log_of_few_steps_says_that_it_tells_no_rise(tmp_path: Path) -> None:
     few_steps = logged(tmp_path / "a.jsonl", k3_kl=[0.001 * 2.0**step for step in range(15)])
     assert not few_steps.tested
