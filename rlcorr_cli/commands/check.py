@@ -238,13 +238,14 @@ def log_of(options: CheckOptions) -> "Measurements | None":
     """The steps of a log that stands in the place of a dump; None of a dump and of a report."""
     from rlcorr_cli.reading.scalars import files_of, is_log, read, settled
     from rlcorr_cli.results.report import Report
-    from rlcorr_cli.results.scalars import measurements_of_log
 
     paths = () if isinstance(options.source, Report) else arguments.paths(options.source)
     if not paths or not is_log(paths):
         return None
     for name in (name for name in changed(options, CheckOptions) if name not in OF_LOGS):
         raise UsageError(f"⟦{name}⟧ takes a dump, and {paths[0]} is a log of metrics.", "Leave it out.")
+    from rlcorr_cli.results.scalars import measurements_of_log
+
     return measurements_of_log(settled([read(path) for path in files_of(paths)]))
 
 

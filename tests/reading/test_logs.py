@@ -232,7 +232,7 @@ def test_a_step_that_no_float_holds_is_none(tmp_path: Path) -> None:
 
 
 def test_ranks_of_unlike_values_have_a_mean(tmp_path: Path) -> None:
-    ranks = [flat(tmp_path / f"{n}", dict.fromkeys(range(8), {GAP: n})) for n in (1e308, 1.7e308, math.inf)]
+    ranks = [flat(tmp_path / f"{n}", {step: {GAP: n} for step in range(8)}) for n in (1e308, 1.7e308, math.inf)]
     assert set(of(*ranks).series[GAP].values()) == {math.inf}
 
 
