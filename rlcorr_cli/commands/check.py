@@ -1,7 +1,7 @@
 """`check`: a dump, or its report, held to rules and to a baseline; for CI."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -242,11 +242,16 @@ def log_of(options: CheckOptions) -> "Measurements | None":
     paths = () if isinstance(options.source, Report) else arguments.paths(options.source)
     if not paths or not is_log(paths):
         return None
-    for name in (name for name in changed(options, CheckOptions) if name not in OF_LOGS):
-        raise UsageError(f"⟦{name}⟧ takes a dump, and {paths[0]} is a log of metrics.", "Leave it out.")
+    refuse_of_logs(paths[0], (name for name in changed(options, CheckOptions) if name not in OF_LOGS))
     from rlcorr_cli.results.scalars import measurements_of_log
 
     return measurements_of_log(settled([read(path) for path in files_of(paths)]))
+
+
+def refuse_of_logs(path: str, names: Iterable[str]) -> None:
+    """Refuse options that take a dump, where a log of metrics is named."""
+    for name in names:
+        raise UsageError(f"⟦{name}⟧ takes a dump, and {path} is a log of metrics.", "Leave it out.")
 
 
 def source_of(options: Any) -> "tuple[Report | None, ReadRequest, tuple[str, ...]]":

@@ -97,6 +97,18 @@ def test_an_alarm_of_a_log_sends_to_scalars(tmp_path: Path, monkeypatch: pytest.
     assert "`rlcorr scalars LOG` says which steps to record" in " ".join(told.split())
 
 
+def test_watch_holds_a_log_to_rules_on_any_name_and_to_no_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    look = ("watch", LOG, "--once", "--every", "0", "--json")
+    ran = run(*look, "--max", "actor/entropy=0.51", "--max", "rollout_is_std=0.2")
+    assert ran.status == 1
+    names = {name for alarm in json.loads(ran.out)["alarms"] for name in alarm["names"]}
+    assert {"actor/entropy", "rollout_is_std"} <= names
+    refused = run(*look, "--preset", "token_is")
+    assert refused.status == 2
+    assert "--preset takes a dump" in refused.err
+
+
 def test_scalars_sends_a_dump_to_analyze() -> None:
     ran = run("scalars", str(SAMPLE / "smollm2_bf16.jsonl"))
     assert ran.status == 3
