@@ -13,7 +13,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
-from rlcorr_cli.causes.steps import FEWEST_ALONE
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import DEFINITIONS, known_in_log
 from rlcorr_cli.plans.plan import Plan
@@ -67,9 +66,8 @@ class LoggedScalars(Output):
     """What a run has logged.
 
     steps: how many there are, first_step and last_step their ends.  gap: the name that tells the size of the gap, empty
-    without one.  suspects: the first and the last step to be recorded, null where none stands out.  tested: whether the
-    steps are enough to tell a rise from chance.  unknown: names that speak of none of these.  notes: how it was settled
-    what holds.
+    without one.  suspects: the first and the last step to be recorded.  unknown: names that speak of none of these.
+    notes: how it was settled what holds.
     """
 
     OUTPUT = "scalars"
@@ -79,7 +77,6 @@ class LoggedScalars(Output):
     last_step: Scalar
     gap: str
     suspects: Annotated[tuple[Scalar, ...], Key(about="First and last step to be recorded; empty where none is.")]
-    tested: bool
     metrics: tuple[LoggedMetric, ...]
     unknown: tuple[str, ...]
     notes: tuple[str, ...] = ()
@@ -109,7 +106,6 @@ def logged_scalars(scalars: Scalars) -> LoggedScalars:
         last_step=steps[-1],
         gap=gap,
         suspects=_suspects(metrics, gap, steps),
-        tested=max((len(metric.values) for metric in metrics), default=0) >= FEWEST_ALONE,
         metrics=tuple(metrics),
         unknown=tuple(sorted(set(scalars.series) - set(known))),
         notes=scalars.notes,

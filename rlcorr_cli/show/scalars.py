@@ -95,7 +95,7 @@ def _reasons(logged: LoggedScalars) -> Iterator[str]:
     yield from [_course(each) for each in logged.metrics if each.shift and each.name != logged.gap][:TOLD]
     if logged.metrics and not logged.gap:
         yield "None of the names tells the size of the gap, as k3_kl does."
-    if logged.metrics and not logged.tested:
+    if logged.metrics and logged.steps < FEWEST_ALONE:
         yield f"Fewer than {FEWEST_ALONE} steps of a log do not tell a rise from chance; with their rows 3 may."
 
 
