@@ -336,7 +336,8 @@ def known_in_log(name: str) -> LoggedName | None:
     if in_reports or (own != name and _own_definition(own) is not None):
         return LoggedName(framework="rlcorr", name=name, canonical=own)
     bare = _AROUND_VERL.sub("", name)
-    row = _find_logged(name) or logged_name(bare)
+    # Writers of TensorBoard's have an underscore for what is no part of a name there.
+    row = _find_logged(name) or logged_name(bare) or _find_logged(re.sub("_sum$", "@sum", name))
     if row is None and bare.startswith(VERL_PREFIXES) and (definition := _verl_definition(bare)) is not None:
         row = LoggedName(framework="verl", name=name, canonical="", difference=definition.note)
     return row and replace(row, name=name)

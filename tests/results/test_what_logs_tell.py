@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from few import few
+from tensorboardX import SummaryWriter
 
 from rlcorr_cli import api
 from rlcorr_cli.metrics.catalog import known_in_log
@@ -79,6 +80,38 @@ def test_every_known_name_is_found_whatever_stands_around_it() -> None:
             found = known_in_log(logged_as)
             assert found is not None
             assert (found.framework, found.canonical) == ("verl", name)
+
+
+SURVEYED = {
+    "NeMo-RL": ("max_seq_mult_prob_error", "mean_seq_mult_prob_error", "num_masked_seqs_by_logprob_error", "masking/x"),
+    "open-instruct": ("debug/vllm_vs_local_logprob_diff_mean", "debug/vllm_local_reverse_kl"),
+    "miles": ("ess_ratio", "weight_version/mixed_version_ratio"),
+    "prime-rl": ("logprob_bit_mismatch", "mismatch_k3_stable", "mismatch_kl/all/mean", "mismatch_kl/math/std"),
+    "tunix": ("sampler_is/weight_mean", "sampler_trainer/logp_diff_max"),
+    "AReaL": ("rollout_train_k3_kl", "rollout_train_extreme_frac_tau2"),
+    "UniRL": ("rollout_replay_logp_absdiff_mean",),
+    "verl": ("actor/pg_clipfrac", "training/off_policy/trajectory_staleness", "mismatch/rollout_is_p95"),
+    "verl-omni": ("rollout_corr/logprob_abs_diff/ts_3",),
+    "ms-swift": ("m2_before",),
+}
+"""Names as frameworks log them, of which some stand for many."""
+
+
+def test_a_log_of_all_frameworks_names_has_no_unknown_one(tmp_path: Path) -> None:
+    names = {name for of in SURVEYED.values() for name in of} | {row.name for row in LOGGED}
+    names |= {f"rollout_corr/{name}" for name in VERL_NAMES}
+    with SummaryWriter(str(tmp_path)) as writer:
+        for name in names:
+            for step in (1, 2):
+                writer.add_scalar(f"train/{name}", 0.5, step)
+    log = api.scalars(tmp_path)
+    assert log.unknown == ()
+    assert len(log.metrics) == len(names)
+    for framework, of in SURVEYED.items():
+        for name in of:
+            found = known_in_log(f"train/{name}")
+            assert found is not None
+            assert found.framework == framework
 
 
 @pytest.mark.parametrize("name", ["kl", "train/kl", "loss", "train/loss", "reward", "actor/entropy", "actor/kl_loss"])
