@@ -8,6 +8,7 @@ told.
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.metrics.metric import GAP
@@ -15,6 +16,7 @@ from rlcorr_cli.reading.listing import Listing
 from rlcorr_cli.reading.scalars import files_of, read, settled
 from rlcorr_cli.results.checked import check
 from rlcorr_cli.results.groups import Group
+from rlcorr_cli.results.rules import Finding
 from rlcorr_cli.results.scalars import COLUMN, measurements_of_log
 from rlcorr_cli.results.verdict import CLOSE_K3
 from rlcorr_cli.results.watched import DOUBLED, Alarm, Following, SeenFile, StepLine
@@ -31,7 +33,9 @@ def look_at_log(following: Following, job: Job, _: Listing) -> Iterator[tuple[Fo
     if stamps.keys() == seen.keys() and not is_settled and all(seen[path].stamp == of for path, of in stamps.items()):
         return
     measurements = measurements_of_log(settled([read(path) for path in stamps]))
-    checked = check(measurements, job.policy)
+    found = dict[Any, list[Finding]]()
+    for finding in check(measurements, job.policy).findings:
+        found.setdefault(finding.key.get(COLUMN), []).append(finding)
     told = max((file.steps[0] for file in seen.values() if file.steps), default=None)
     lines, alarms = list[tuple[StepLine, Group]](), list[Alarm]()
     sections = measurements.sections[1:] if is_settled else measurements.sections[1:-1]
@@ -39,7 +43,7 @@ def look_at_log(following: Following, job: Job, _: Listing) -> Iterator[tuple[Fo
         step, k3 = section.key[COLUMN], section.values.get(GAP)
         if told is not None and step <= told:
             continue
-        findings = [finding for finding in checked.findings if finding.key == section.key]
+        findings = found.get(step, [])
         line = StepLine(
             step=step,
             tokens=0,
