@@ -24,8 +24,9 @@ from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.records.fields import HIDDEN, Key, Number, Scalar, as_json
 from rlcorr_cli.records.record import Record
+from rlcorr_cli.results.forecast import Forecast, forecast
 from rlcorr_cli.results.groups import Group, key_as_json
-from rlcorr_cli.results.rules import BROKEN, Rule, Severity
+from rlcorr_cli.results.rules import BROKEN, Rule, Severity, upper_limit
 from rlcorr_cli.results.verdict import ROUNDING_K3
 from rlcorr_cli.totals.measured import MOST_STEPS
 from rlcorr_cli.totals.row_keys import DistinctKeys
@@ -104,6 +105,7 @@ class Rise(Record):
     the step after it, else that from which it stays above twice the first value, or the first of a fall.  level: of
     a jump the median from there on; null where it goes on.  factor: how many times as large the last value or that
     level is as what was before it, below 1 of a fall.  doubling: steps in which it doubles, where it rises steadily.
+    forecast: when it passes its limit, where that can be said.
     """
 
     first: AtStep
@@ -113,6 +115,7 @@ class Rise(Record):
     level: Number = None
     factor: float
     doubling: Number
+    forecast: Annotated[Forecast | None, Key(omit=True)] = None
 
 
 @frozen(kw_only=True)
@@ -286,7 +289,7 @@ def course(
     if len(steps) < 2:
         return None
     column = next(iter(steps[0].key))
-    shifted = _shifted_gap([as_json(step.key[column]) for step in steps], steps)
+    shifted = _shifted_gap([as_json(step.key[column]) for step in steps], steps, rules := list(rules))
     metrics = (_metric_course(metric, steps, column) for metric in shown_at("course") if known.get(metric) is not None)
     return Course(
         column=column,
@@ -321,15 +324,18 @@ def shift_of(places: Sequence[float], k3: Sequence[float], levels: Levels, *, n_
     return None if found is None or max(found.before, found.after) <= ROUNDING_K3 else found
 
 
-def _shifted_gap(places: Sequence[Any], steps: Sequence[Group]) -> Rise | None:
+def _shifted_gap(places: Sequence[Any], steps: Sequence[Group], rules: Iterable[Rule]) -> Rise | None:
     """How k3_kl goes along steps; None where one has none."""
     values = [value for step in steps if (value := step.values.get(GAP)) is not None]
-    return None if len(values) < len(places) else shifted(places, values, [step.level for step in steps])
+    levels, limit = [step.level for step in steps], upper_limit(GAP, rules)
+    return None if len(values) < len(places) else shifted(places, values, levels, limit=limit)
 
 
-def shifted(places: Sequence[Any], values: Sequence[float], levels: Levels = ()) -> Rise | None:
+def shifted(
+    places: Sequence[Any], values: Sequence[float], levels: Levels = (), *, limit: float | None = None
+) -> Rise | None:
     """How a metric that is never below 0 rises or falls by more than chance, along steps that are numbers; None of
-    fewer than three."""
+    fewer than three.  limit: that it should not pass, if there is one."""
     if len(places) < 3 or not values[0] > 0 or min(values) < 0:
         return None
     if not all(isinstance(place, int | float) and not isinstance(place, bool) for place in places):
@@ -353,6 +359,7 @@ def shifted(places: Sequence[Any], values: Sequence[float], levels: Levels = ())
         level=level if is_jump else None,
         factor=level / ((values[0] if flat is None else flat.value) or LEAST_K3),
         doubling=_doubling(places[start:], values[start:]) if rises and not is_jump else None,
+        forecast=forecast(places[start:], values[start:], limit) if rises and not is_jump and limit else None,
     )
 
 

@@ -8,9 +8,10 @@ b a line's slope and e what it leaves to the limit, the limit is passed in e / b
 correlation of neighbouring residuals takes, u the 95% quantile of Student's t.  Where the logarithm of the likelihood
 of one line is CLEARLY above the other's, that line alone counts, else the range is from the first of both to the last.
 
-Nothing is said where the slope of the latter half is not surely above 0, or where its last third rises less than
-SLOWING of the line: a rise that levels off.  tests/benchmarks/forecast.py measures how often the range holds, and how
-often one is said of runs that never pass the limit.
+Nothing is said where the slope of the latter half is not surely above 0, where its last third rises less than SLOWING
+of the line, as what levels off, of what lies FARTHEST times as far ahead as the rise has lasted, and where the latest
+is WIDEST times the soonest.  tests/benchmarks/forecast.py measures how often the range holds, and how often one is said
+of runs that never pass the limit.
 """
 
 import math
@@ -18,14 +19,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.interval import t_quantile
-from rlcorr_cli.records.fields import Number
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.flat import Floats
 
 FEWEST, BLOCKS = 6, 16
-CLEARLY, SLOWING, SLOWEST = 2.5, 0.4, 5
+CLEARLY, SLOWING, SLOWEST, FARTHEST, WIDEST = 2.5, 0.4, 5, 2, 20
 LEAST_SCATTER, MOST_SERIAL, SURE = 0.05, 0.9, 0.95
 
 
@@ -33,17 +34,21 @@ LEAST_SCATTER, MOST_SERIAL, SURE = 0.05, 0.9, 0.95
 class Forecast(Record):
     """When a metric passes its limit, if it rises on as it does.
 
-    limit: the rule's.  steps: how many from the last one on; soonest, latest: the range of these.  doubling: steps in
-    which it doubles, fastest, slowest: the range of these; null where it may as well rise by equal amounts.
+    limit: the rule's.  steps: how far beyond the last step, as steps are numbered; soonest, latest: their range.
     """
 
     limit: float
     steps: float
     soonest: float
     latest: float
-    doubling: Number = None
-    fastest: Number = None
-    slowest: Number = None
+
+    @property
+    def sentence(self) -> str:
+        """'At this rate it passes its limit of 0.1 in about 3 steps (2 to 5).'"""
+        least, most = max(1, math.floor(self.soonest)), max(1, math.ceil(self.latest))
+        steps = plural(min(max(round(self.steps), least), most), "step")
+        reach = "" if least == most else f" ({least:,} to {most:,})"
+        return f"At this rate it passes its limit of {self.limit:g} in about {steps}{reach}."
 
 
 @frozen(kw_only=True)
@@ -70,28 +75,29 @@ class _Line:
 def _line(t: Floats, v: Floats, *, last: float, of_logs: bool, least: float) -> _Line:
     """t, v: places and values, f64[m].  last: the place of the last step.  least: of the relative errors' scatter."""
     y, w = (np.log(v), np.ones(len(v))) if of_logs else (v, v**-2.0)
-    for _ in range(1 if of_logs else 3):
-        centre = (w @ t) / w.sum()
-        x = t - centre
-        squares, mean = float(w @ (x * x)), float(w @ y) / float(w.sum())
-        slope = float(w @ (x * y)) / squares
-        fit = mean + slope * x
-        w = w if of_logs else np.maximum(fit, v.min() / 4) ** -2.0
-    left = y - fit if of_logs else np.log(v * np.sqrt(w))
+    slope, end, reach, squares, fit = _least_squares(t, y, w, last)
+    for _ in range(0 if of_logs else 2):  # errors are relative to the line
+        w = np.maximum(fit, v.min() / 4) ** -2.0
+        slope, end, reach, squares, fit = _least_squares(t, y, w, last)
+    left = y - fit if of_logs else np.log(v / np.maximum(fit, v.min() / 4))
     left = left - left.mean()
     sum_sq, m = max(float(left @ left), 1e-30), len(t)
     r = min(MOST_SERIAL, max(0.0, float(left[1:] @ left[:-1]) / sum_sq - 1 / math.sqrt(m)))
     serial = (1 + r) / (1 - r)
     scatter = math.sqrt(max(sum_sq / (m - 2), least**2) * serial)
-    reach = math.sqrt(1 / float(w.sum()) + (last - centre) ** 2 / squares)
-    return _Line(
-        slope=slope,
-        slope_error=scatter / math.sqrt(squares),
-        end=mean + slope * (last - centre),
-        end_error=scatter * reach,
-        left=left,
-        serial=serial,
-    )
+    errors = scatter / math.sqrt(squares), scatter * reach
+    return _Line(slope=slope, slope_error=errors[0], end=end, end_error=errors[1], left=left, serial=serial)
+
+
+def _least_squares(t: Floats, y: Floats, w: Floats, last: float) -> tuple[float, float, float, float, Floats]:
+    """By weights w: the slope, the value at the last step and its standard error for a scatter of 1, the weighted sum
+    of squares of t, and the line, f64[m]."""
+    total = float(w.sum())
+    centre = float(w @ t) / total
+    x = t - centre
+    squares, mean = float(w @ (x * x)), float(w @ y) / total
+    slope, beyond = float(w @ (x * y)) / squares, last - centre
+    return slope, mean + slope * beyond, math.sqrt(1 / total + beyond**2 / squares), squares, mean + slope * x
 
 
 def forecast(places: Sequence[float], values: Sequence[float], limit: float) -> Forecast | None:
@@ -116,16 +122,7 @@ def forecast(places: Sequence[float], values: Sequence[float], limit: float) -> 
     clear = m / 2 * math.log(float(amounts.left @ amounts.left) / float(logs.left @ logs.left)) / logs.serial
     found = [logs.steps_to(log_limit, u)] if clear > -CLEARLY else []
     found += [amounts.steps_to(limit, u)] if clear < CLEARLY else []
-    doublings: list[Number] = [None, None, None]
-    if clear >= CLEARLY:
-        doublings = [math.log(2) / (logs.slope + errors * logs.slope_error) for errors in (0, u, -u)]
-    doubling, fastest, slowest = doublings
-    return Forecast(
-        limit=limit,
-        steps=found[0][0],
-        soonest=max(0.0, min(soonest for _, soonest, _ in found)),
-        latest=max(latest for *_, latest in found),
-        doubling=doubling,
-        fastest=fastest,
-        slowest=slowest,
-    )
+    steps, soonest, latest = found[0][0], min(each[1] for each in found), max(each[2] for each in found)
+    if soonest > FARTHEST * (last - places[0]) or latest > WIDEST * max(soonest, 1.0):
+        return None
+    return Forecast(limit=limit, steps=steps, soonest=max(0.0, soonest), latest=latest)

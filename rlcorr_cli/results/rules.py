@@ -149,6 +149,12 @@ def rule_on(metric: str, rules: Iterable[Rule]) -> Rule | None:
     return next((rule for rule in rules if rule.metric == metric), None)
 
 
+def upper_limit(metric: str, rules: Iterable[Rule]) -> float | None:
+    """The most that the first rule on a metric allows; None without one."""
+    rule = rule_on(metric, rules)
+    return None if rule is None else rule.high
+
+
 EXAMPLES = {"max": "k3_kl=0.01", "min": "token_ess=0.9", "max_increase": "k3_kl=50%", "max_decrease": "token_ess=1%"}
 """Option -> an example of its value."""
 

@@ -22,7 +22,7 @@ from rlcorr_cli.records.record import Output, Record
 from rlcorr_cli.results.checked import Measurements
 from rlcorr_cli.results.course import BrokenRule, MetricCourse, Rise, broken_rules, course_of, shifted
 from rlcorr_cli.results.groups import Group, Inputs, of_inputs, order
-from rlcorr_cli.results.rules import BROKEN, RULES, RemedyContext, Section
+from rlcorr_cli.results.rules import BROKEN, RULES, RemedyContext, Section, upper_limit
 
 GAPS = (
     *("k3_kl", "k2_kl", "js_divergence", "logprob_abs_diff_mean", "prob_abs_diff_mean", "token_mult_prob_error"),
@@ -121,6 +121,7 @@ def _place(metric: str) -> int:
 def _metric(name: str, series: Mapping[Step, float]) -> LoggedMetric:
     row, values = known_in_log(name), {step: value for step, value in series.items() if math.isfinite(value)}
     assert row is not None
+    limit = upper_limit(row.canonical, RULES) if row.has_its_size else None
     groups = [Group(key={COLUMN: step}, counts={}, values={row.canonical: value}) for step, value in values.items()]
     return LoggedMetric(
         name=name,
@@ -128,7 +129,7 @@ def _metric(name: str, series: Mapping[Step, float]) -> LoggedMetric:
         framework=row.framework,
         note=row.note,
         course=course_of(row.canonical if row.has_its_size else name, values, len(series)),
-        shift=shifted([*values], [*values.values()]),
+        shift=shifted([*values], [*values.values()], limit=limit),
         broken=broken_rules(groups, RULES) if row.has_its_size else (),
         no_number=tuple(step for step in series if step not in values),
         values=values,

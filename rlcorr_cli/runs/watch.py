@@ -53,9 +53,10 @@ from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.build import report_of
 from rlcorr_cli.results.checked import ABSENT, Checked, check, measurements_of
 from rlcorr_cli.results.course import is_judged, shift_of
+from rlcorr_cli.results.forecast import forecast
 from rlcorr_cli.results.policy import Policy
 from rlcorr_cli.results.report import Group, Report
-from rlcorr_cli.results.rules import Finding
+from rlcorr_cli.results.rules import RULES, Finding, upper_limit
 from rlcorr_cli.results.saved_runs import RunTotals
 from rlcorr_cli.results.saved_totals import AGAIN, content, read_grown, record
 from rlcorr_cli.results.watched import (
@@ -578,9 +579,13 @@ def doubled(first: Sequence[StepK3], recent: Sequence[StepK3], n_steps: int) -> 
         return
     steps, now = [*known], f"{found.after:.3g} {'since' if found.shape == 'jump' else 'now'}"
     before = f"its median was {found.before:.3g} before step {steps[found.since]} and is {now}"
+    before = before if found.since else f"it was {found.before:.3g} at step {steps[0]} and is {now}"
+    start, limit, ahead = max(0, found.since - 1), upper_limit(GAP, RULES), None
+    if found.shape == "growth" and limit and all(isinstance(step, int | float) for step in steps):
+        ahead = forecast(steps[start:], k3[start:], limit)
     yield AlarmReason(
         name=DOUBLED,
-        what=f"k3_kl rises: {before if found.since else f'it was {found.before:.3g} at step {steps[0]} and is {now}'}.",
+        what=f"k3_kl rises: {before}.{f' {ahead.sentence}' if ahead else ''}",
         do="Find out what changed: `rlcorr diagnose DUMP` shows the evidence.",
     )
 

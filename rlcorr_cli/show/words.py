@@ -232,13 +232,14 @@ def course_of_metric(ends: MetricCourse, rise: Rise | None, name: str, column: s
         times = max(rise.factor, 1 / max(rise.factor, 1e-9))
         factor = (f"{times:.1f}x" if times < 10 else f"{float(f'{times:.2g}'):,.0f}x") + less
         doubling = "" if rise.doubling is None else f", doubling every {_n_steps_in_words(rise.doubling)}"
+        ahead = "" if rise.forecast is None else f" {rise.forecast.sentence}"
         if rise.flat is not None and rise.level is not None:
             levels = f"from near {number(rise.flat.value)} to near {number(rise.level)}"
             return f"{name} {jumps} at {column} {clean(rise.since)}, {levels} ({factor})."
         if rise.flat is not None:
             flat = f"{number(rise.flat.value)} until {column} {clean(rise.flat.step)}"
-            return f"{name} stays near {flat}, then {goes} to {at(rise.last)} ({factor}{doubling})."
-        return f"{name} {goes} from {at(rise.first)} to {at(rise.last)} ({factor}{doubling})."
+            return f"{name} stays near {flat}, then {goes} to {at(rise.last)} ({factor}{doubling}).{ahead}"
+        return f"{name} {goes} from {at(rise.first)} to {at(rise.last)} ({factor}{doubling}).{ahead}"
     worst = f"{number(ends.worst.value)}, at {column} {clean(ends.worst.step)}"
     largest = "" if ends.worst in (ends.first, ends.last) else f"; it is largest, {worst}"
     return f"{name} is {at(ends.first)} and {at(ends.last)}{largest}."

@@ -83,7 +83,7 @@ def test_what_is_flat_at_first_rises_from_where_it_leaves_that() -> None:
     growth = of([*flat, *(0.001 * 2**n for n in range(1, 7))])
     assert growth is not None
     said = "k3_kl stays near 0.00100 until step 8, then rises to 0.0640 at step 14 (64x, doubling every step)."
-    assert rise_sentence(growth) == said
+    assert rise_sentence(growth) == f"{said} At this rate it passes its limit of 0.1 in about 1 step."
 
 
 def test_what_steps_have_too_few_of_is_said() -> None:
