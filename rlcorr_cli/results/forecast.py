@@ -8,7 +8,7 @@ b a line's slope and e what it leaves to the limit, the limit is passed in e / b
 correlation of neighbouring residuals takes, u the 95% quantile of Student's t.  Where the logarithm of the likelihood
 of one line is CLEARLY above the other's, that line alone counts, else the range is from the first of both to the last.
 
-Nothing is said where the slope of the latter half is not surely above 0, where its last third rises less than SLOWING
+Nothing is said where that slope is not surely above 0, where the last half of these blocks rises less than SLOWING
 of the line, as what levels off, of what lies FARTHEST times as far ahead as the rise has lasted, and where the latest
 is WIDEST times the soonest.  tests/benchmarks/forecast.py measures how often the range holds, and how often one is said
 of runs that never pass the limit.
@@ -26,7 +26,7 @@ from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.flat import Floats
 
 FEWEST, BLOCKS = 6, 16
-CLEARLY, SLOWING, SLOWEST, FARTHEST, WIDEST = 2.5, 0.4, 5, 2, 20
+CLEARLY, SLOWING, SLOWEST, FARTHEST, WIDEST = 2.5, 0.25, 5, 2, 40
 LEAST_SCATTER, MOST_SERIAL, SURE = 0.05, 0.9, 0.95
 
 
@@ -114,10 +114,10 @@ def forecast(places: Sequence[float], values: Sequence[float], limit: float) -> 
     log_limit = math.log(limit)
     if logs.slope <= u * logs.slope_error or amounts.slope <= 0 or max(logs.end - log_limit, amounts.end - limit) >= 0:
         return None
-    third = max(4, m // 3)
-    of_third = _line(t[-third:], v[-third:], last=last, of_logs=True, least=least)
-    rise = math.log(max(amounts.end, 1e-300) / max(amounts.end - amounts.slope * (last - t[-third]), v.min() / 4))
-    if of_third.slope * (last - t[-third]) < SLOWING * rise:
+    half = max(4, m // 2)
+    of_half = _line(t[-half:], v[-half:], last=last, of_logs=True, least=least)
+    rise = math.log(max(amounts.end, 1e-300) / max(amounts.end - amounts.slope * (last - t[-half]), v.min() / 4))
+    if of_half.slope * (last - t[-half]) < SLOWING * rise:
         return None
     clear = m / 2 * math.log(float(amounts.left @ amounts.left) / float(logs.left @ logs.left)) / logs.serial
     found = [logs.steps_to(log_limit, u)] if clear > -CLEARLY else []

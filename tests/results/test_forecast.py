@@ -51,7 +51,7 @@ def test_what_grows_by_equal_amounts_takes_longer_than_its_doubling_says() -> No
     [
         pytest.param(lambda t: 1 + 20 * (1 - np.exp(-t / 4)), id="levels off"),
         pytest.param(lambda t: 20.0 if t else 1.0, id="a jump"),
-        pytest.param(lambda t: 2 ** (min(t, 12) / 3), id="is over"),
+        pytest.param(lambda t: 2 ** (min(t, 9) / 2), id="is over"),
         pytest.param(lambda t: 2 ** (t / 3), id="has passed the limit"),
         pytest.param(lambda t: 1 + t / 8, id="lies far ahead"),
     ],
