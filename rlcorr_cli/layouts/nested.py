@@ -14,6 +14,8 @@ from typing import Any
 
 from rlcorr_cli.layouts.layout import LeftOut
 
+PIECES = "put together"
+"""A key of a response that was put together of lines: whether they hold what is new in each."""
 ROLLOUT, OLD = "rollout_log_probs", "old_log_probs"
 ITEMS, TOKEN = "[]", "{token id}"
 Path = tuple[str | int, ...]
@@ -29,13 +31,15 @@ OTHERS = {
 TRAINED = {"train", "trainer", "trained", "training", "old", "prev", "actor", "learner", "prox"}
 """Words of keys that hold a trained policy's."""
 PROBABILITY = re.compile(r"^(?!.*log).*prob(?!lem|e)", re.IGNORECASE)
-PIECES = "hold parts of a response: put them together, or leave them out where its last line repeats them."
+PARTS = "hold parts of a response: put them together, or leave them out where its last line repeats them."
 """Goes on after 'Lines with KEY VALUE '."""
 MOST_ITEMS, MOST_KEYS, DEEPEST = 16, 256, 12
 """How many items of a list and keys of an object are looked at, and how deep."""
+ABSENT = "absent"
+"""What stands for a key that no line of a response of several lines has."""
 UNFINISHED = {
-    "finish_reason": (None,),
-    **dict.fromkeys(("finished", "done", "stop"), (False,)),
+    "finish_reason": (None, ABSENT),
+    **dict.fromkeys(("finished", "done", "stop"), (False, ABSENT)),
     "status": ("queued", "in_progress", "incomplete"),
 }
 """A response's key -> its values before the response has ended."""
@@ -85,7 +89,7 @@ def hint(rows: Iterable[Mapping[str, Any]], name: str, *, of_json: bool) -> str 
             others = "".join(f", {text_of(other)} too" for other in places if other != path and ITEMS in other)
             can_use_jq = of_json and "'" not in text_of(path) and (TOKEN not in path or path[-1] == "logprob")
             how = _jq(path, name) if can_use_jq else f": write them as {name}, a list of numbers for each response."
-            pieces = f"Lines with {' '.join(sign)} {PIECES} " if (sign := sign_of_unfinished(row)) else ""
+            pieces = f"Lines with {' '.join(sign)} {PARTS} " if (sign := sign_of_unfinished(row)) else ""
             return f"{pieces}{text_of(path)} holds {amount}{others}{how}"
         places = [path for path in log_probs_in(row, called=PROBABILITY) if ITEMS in path and name == ROLLOUT]
         if places:
@@ -127,7 +131,7 @@ def sign_of_unfinished(*objects: Mapping[str, Any]) -> tuple[str, str] | None:
     """The key and the value, as JSON has it, by which one of these says that it has not ended.  A response that is
     incomplete for a reason, such as its length, has."""
     signs = (
-        (key, json.dumps(part[key]))
+        (key, json.dumps(part[key]).strip('"'))
         for part in objects
         for key, values in UNFINISHED.items()
         if key in part and part[key] in values and not part.get("incomplete_details")
@@ -135,10 +139,23 @@ def sign_of_unfinished(*objects: Mapping[str, Any]) -> tuple[str, str] | None:
     return next(signs, None)
 
 
-def unfinished(pieces: str, response: str | None, log_probs: Any, *objects: Mapping[str, Any]) -> LeftOut | None:
-    """A response one of whose objects says that it has not ended; None of one that has."""
+def unfinished(response: str | None, *objects: Mapping[str, Any]) -> LeftOut | None:
+    """A response of that id, one of whose objects says that it has not ended; None of one that has."""
     if (sign := sign_of_unfinished(*objects)) is None:
         return None
     note, none = f"left out as unfinished: {' is '.join(sign)}", f"is finished: {' is '.join(sign)} in all"
     hint = f"Name the finished ones. If this engine never sets it: jq -c 'del(.. | .{sign[0]}?)' FILE > dump.jsonl"
-    return LeftOut(note=note, none=none, hint=hint, pieces=pieces, response=response, log_probs=log_probs)
+    if any(PIECES in part for part in objects):
+        hint = (
+            f"Name files that have the last lines of responses, with {sign[0]}: without them none is known to be whole."
+        )
+    return LeftOut(note=note, none=none, hint=hint, response=response)
+
+
+def unplaced(path: Path) -> LeftOut:
+    """A response with log-probs that are not read, at a place."""
+    return LeftOut(
+        note=f"left out: {text_of(path)} holds log-probs, too, and where they belong among the tokens is not known",
+        none="can be put in order",
+        hint="Write the log-probs in the order of the tokens, a list for each response, as rollout_log_probs.",
+    )

@@ -1,9 +1,14 @@
-"""Responses in OpenAI's form, of vLLM, SGLang or OpenAI: chat, completions, and a batch's outcomes, one a line.
+"""Responses in OpenAI's form, of vLLM, SGLang or OpenAI: chat, completions, and a batch's outcomes, one a line, or the
+chunks of a stream; of vLLM also those of its token endpoint, and RequestOutput as JSON.
 
 A row is a choice.  Chat: logprobs.content and the lists beside it (PARTS), of objects; completions:
-logprobs.token_logprobs, before which the prompt's tokens stand where the request said echo.  Token ids: token_ids
-beside them, or tokens as "token_id:N".  What an engine scored of a prompt (echo, prompt_logprobs) is a column of its
-own: of another engine's tokens it is the second policy.  A response with log-probs elsewhere is left out, and told.
+logprobs.token_logprobs, before which the prompt's tokens stand where the request said echo.  A choice of a
+RequestOutput has an object for each token, of token id -> what is known of it (`_by_id`).  Token ids: token_ids beside
+them, or tokens as "token_id:N".  What an engine scored of a prompt (echo, prompt_logprobs) is a column of its own: of
+another engine's tokens it is the second policy.  A response with log-probs elsewhere is left out, and told.
+
+Chunks are put together by id and index (`STREAM`), the log-probs of each in the form of completions, which takes a
+tenth of the room.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,27 +20,22 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.json_layouts import ENGINE_HINT
-from rlcorr_cli.layouts.json_rows import MISCOUNTED, made_of_rows, survey
+from rlcorr_cli.layouts.json_rows import made_of_rows, miscounted, survey
 from rlcorr_cli.layouts.layout import LeftOut, OpenedDump, Sample
-from rlcorr_cli.layouts.nested import ITEMS, log_probs_in, text_of, unfinished
+from rlcorr_cli.layouts.nested import ABSENT, ITEMS, log_probs_in, text_of, unfinished, unplaced
 from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.streams import PIECES, Stream, joined, updated
 from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, text, whole
 
-OBJECTS = ("chat.completion", "text_completion", "chat.completion.chunk")
+OBJECTS = ("chat.completion", "text_completion", "chat.completion.chunk", "")
+"""The last is of the first chunk of a stream of Azure's."""
 PARTS = ("reasoning_content", "content", "refusal")
 """Lists of a chat's logprobs, in the order in which the model writes them."""
+LISTS = ("token_logprobs", "tokens")
+"""Lists of a completion's logprobs."""
 READ = {("logprobs", "token_logprobs", ITEMS), *(("logprobs", key, ITEMS, "logprob") for key in PARTS)}
-PIECES = (
-    """jq -cs 'map(select(.choices[0].logprobs)) | group_by([.id, .choices[0].index])[] | """
-    r"""{sample_id: (.[0] | "\(.id)/\(.choices[0].index)"), """
-    "rollout_log_probs: [.[].choices[0].logprobs | (.reasoning_content, .content, .refusal)[]?.logprob, "
-    ".token_logprobs[]?]}' FILE > dump.jsonl"
-)
-CHUNK = LeftOut(note="left out as chunks of a stream", none="is whole: these are chunks of a stream", hint=PIECES)
-UNPLACED = LeftOut(
-    note="holds log-probs, too, and where they belong among the tokens is not known",
-    none="can be put in order",
-    hint="Write the log-probs in the order of the tokens, a list for each response, as rollout_log_probs.",
+UNPAIRED = LeftOut(
+    note="with prompt_logprobs that are not read: there are no prompt_token_ids beside them, which say whose they are"
 )
 FAILED = LeftOut(
     note="left out: no choice is in them, as of a request that failed",
@@ -47,15 +47,22 @@ OPTIONAL = ("token_ids", "prompt_log_probs", "prompt_token_ids", "cached_tokens"
 CHOICES = ("response", "body", "choices")
 TOKEN_ID = "token_id:"
 NOTES = ("A row is a choice; group_id is its request's place in the file.",)
+CHAT = "A chat's log-probs are those of reasoning_content, content and refusal, in this order."
 
 
 def recognise(start: FileStart) -> str | None:
-    """By what the first row says that it is, or by the form of a batch's outcome."""
-    if start.row.get("object") in OBJECTS and "choices" in start.row:
-        return f"object {start.row['object']}"
-    response = start.row.get("response", "")
-    is_outcome = "custom_id" in start.row and (response is None or (isinstance(response, dict) and "body" in response))
-    if is_outcome and all(path[:3] == CHOICES for path in log_probs_in(start.row)):
+    """By what the first row says that it is, or by the form of vLLM's own responses or of a batch's outcome."""
+    row = start.row
+    if row.get("object") in OBJECTS and "choices" in row:
+        return f"object {row['object']}" if row["object"] else "keys object, choices"
+    outputs = row.get("outputs")
+    if isinstance(outputs, list) and outputs and isinstance(outputs[0], dict) and "token_ids" in outputs[0]:
+        return "keys outputs with token_ids"
+    if "request_id" in row and isinstance(row.get("choices"), list):
+        return "keys request_id, choices"
+    response = row.get("response", "")
+    is_outcome = "custom_id" in row and (response is None or (isinstance(response, dict) and "body" in response))
+    if is_outcome and all(path[:3] == CHOICES for path in log_probs_in(row)):
         return "keys custom_id, response with body"
     return None
 
@@ -65,16 +72,16 @@ def open_responses(paths: Sequence[str]) -> OpenedDump:
     import pyarrow as pa
 
     (path,) = paths
-    dump = survey(lambda: made_of_rows(path, _rows_of_request), "response")
+    dump = survey(lambda: made_of_rows(path, _rows_of_request, STREAM), "response")
     if "rollout_log_probs" not in dump.columns:
         raise DataError(
             "its responses have no choice with log-probs.",
-            "Ask the engine for them: logprobs=true for chat, logprobs=0 or more for completions.",
+            "Ask the engine for them: logprobs=true for chat; else, and in SamplingParams, logprobs=0 or more.",
         )
     return replace(
         dump,
         columns=[*COLUMNS, *(name for name in OPTIONAL if name in dump.columns)],
-        notes=(*NOTES, *dump.notes),
+        notes=(*NOTES, *((CHAT,) if _is_chat(FileStart(path).row) else ()), *dump.notes),
         types={
             **dict.fromkeys(("choice", "cached_tokens", "total_prompt_tokens"), pa.int64()),
             "prompt_log_probs": pa.list_(pa.float64()),
@@ -82,6 +89,94 @@ def open_responses(paths: Sequence[str]) -> OpenedDump:
         },
         missing_policy_hint=ENGINE_HINT.format(on="group_id,choice"),
     )
+
+
+def _is_chat(row: dict[str, Any]) -> bool:
+    body = inner(inner(row, "response"), "body") or row
+    return str(body.get("object", "")).startswith("chat") or ("request_id" in body and "choices" in body)
+
+
+def _line(row: dict[str, Any]) -> dict[str, Any]:
+    """A line in OpenAI's form.  vLLM's own have no object: its token endpoint's, and RequestOutput, of which a line may
+    repeat what came before."""
+    if "object" in row or "custom_id" in row:
+        return row
+    response = {"object": "text_completion", "id": row.get("request_id"), **row}
+    if "outputs" not in row:
+        return response
+    choices = [dict(output) for output in objects(response, "outputs")]
+    for choice in choices:
+        if choice.get("logprobs") is not None:
+            log_probs = _by_id(choice, "logprobs", integers(choice, "token_ids"))
+            choice["logprobs"] = {"token_logprobs": log_probs.tolist()}
+    details = {"cached_tokens": response.pop("num_cached_tokens", None)}
+    usage = {"prompt_tokens": len(row.get("prompt_token_ids") or ()), "prompt_tokens_details": details}
+    del response["outputs"]
+    return {**response, "object": "chat.completion", "choices": choices, "usage": usage}
+
+
+def _response(row: dict[str, Any]) -> str | None:
+    """The id of the response that a line is of; None of a batch's outcome, and of a whole one without an id."""
+    choices, name = objects(row, "choices"), row.get("id")
+    if "custom_id" in row:
+        return None
+    if isinstance(name, str) and name and all("index" in choice for choice in choices):
+        return name
+    is_chunk = row.get("object") == "chat.completion.chunk" or any(
+        choice.get("finish_reason", "") is None for choice in choices
+    )
+    if is_chunk and row.get("object") != "chat.completion":
+        raise DataError(
+            "it is a piece of a stream without an id or index, by which the pieces of one response are known.",
+            "Write the lines as the engine sends them, with id and index.",
+        )
+    return None
+
+
+def _ended(row: dict[str, Any]) -> bool:
+    """Whether a line is a whole response.  A chunk of a completion may end one choice while others go on; a whole one
+    has its usage, or at vLLM's token endpoint prompt_logprobs."""
+    is_whole = row.get("object") == "chat.completion" or row.get("usage") or "prompt_logprobs" in row
+    ended = all(choice.get("finish_reason") is not None for choice in objects(row, "choices"))
+    return bool(is_whole and ended) and row.get("object") != "chat.completion.chunk"
+
+
+def _with_line(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any] | None:
+    """A response with one more line of it; None where one of its choices has ended, and the line has more of it."""
+    choices = {choice.get("index"): choice for choice in before.get("choices", ())}
+    of_line = objects(row, "choices")
+    has_ended = {index for index, choice in choices.items() if choice.get("finish_reason") is not None}
+    if any(new["index"] in has_ended and (new.get("logprobs") or new.get("finish_reason")) for new in of_line):
+        return None
+    whole_response = updated(before, row)
+    for new in of_line:
+        choices[new["index"]] = _longer(whole_response, choices.get(new["index"], {}), new)
+    return {**whole_response, "choices": [*choices.values()]}
+
+
+def _longer(response: dict[str, Any], choice: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """A choice with what a line has of it.  Lines of chat.completion may repeat what came before; others never do."""
+    values, tokens = _sampled(new)
+    logprobs = inner(choice, "logprobs")
+    before = {**{key: logprobs[key] for key in LISTS if key in logprobs}, "token_ids": choice.get("token_ids") or []}
+    line = {
+        "token_logprobs": [] if values is None else values.tolist(),
+        "tokens": tokens,
+        "token_ids": new.get("token_ids") or [],
+    }
+    is_piece = None if response.get("object") == "chat.completion" else True
+    if is_piece and (choice or response["object"] == "chat.completion.chunk"):
+        response[PIECES] = True
+    lists = joined(response, before, line, is_piece)
+    whole_choice = updated(choice, new) | {"token_ids": lists.pop("token_ids") or None}
+    if "delta" in new:
+        whole_choice["delta"] = updated(inner(choice, "delta"), new["delta"])
+    others = {key: value for key, value in inner(new, "logprobs").items() if key not in (*PARTS, *LISTS)}
+    has_values = values is not None or "token_logprobs" in logprobs
+    return whole_choice | {"logprobs": updated(logprobs, others) | (lists if has_values else {})}
+
+
+STREAM = Stream(response=_response, ended=_ended, add=_with_line, line=_line, by_choice=True)
 
 
 def _rows_of_request(row: dict[str, Any], request: int) -> Iterator[Sample | LeftOut]:
@@ -95,25 +190,29 @@ def _rows_of_request(row: dict[str, Any], request: int) -> Iterator[Sample | Lef
         number = place if index is None else index
         sample_id = None if name is None else f"{name}/{number}"
         parts.append(_row_of_choice(choice, body, {"group_id": str(request), "sample_id": sample_id, "choice": number}))
-    yield from parts or [FAILED]
+    yield from parts
+    if not parts and not (usage or "prompt_filter_results" in body):  # a line with usage ends a stream
+        yield FAILED
     lists = [None if isinstance(part, LeftOut) else part["rollout_log_probs"] for part in parts]
     known = [len(values) for values in lists if values is not None]
-    n_said = whole(usage, "completion_tokens") or 0
-    if usage and len(known) == len(parts) and not 0 <= n_said - sum(known) <= len(parts):
-        yield MISCOUNTED  # an engine may list no end token
+    n_said = whole(usage, "completion_tokens")
+    if n_said is not None and parts and len(known) == len(parts) and not 0 <= n_said - sum(known) <= len(parts):
+        yield miscounted("completion_tokens")  # an engine may list no end token
     if unread := next((path for path in log_probs_in(body) if path[0] != "choices"), ()):
         yield LeftOut(note=f"with log-probs in {text_of(unread)}, too, which are not read")
+    holders = [body, *choices]
+    if _has(holders, "prompt_logprobs") and not _has(holders, "prompt_token_ids"):
+        yield UNPAIRED
 
 
 def _row_of_choice(choice: dict[str, Any], body: dict[str, Any], about: Mapping[str, Any]) -> Sample | LeftOut:
     """A choice's row, with what `about` tells of it, or why there is none."""
     log_probs, tokens = _sampled(choice)
-    if "delta" in choice:
-        return CHUNK
-    if left_out := unfinished(PIECES, about["sample_id"], () if log_probs is None else log_probs, choice, body):
+    end = {"finish_reason": ABSENT, **choice} if PIECES in body else choice
+    if left_out := unfinished(about["sample_id"], end, body):
         return left_out
     if unread := next((path for path in log_probs_in(choice) if path not in READ), ()):
-        return replace(UNPLACED, note=f"left out: {text_of(unread)} {UNPLACED.note}")
+        return unplaced(unread)
     prompt_tokens = _token_ids(choice, "prompt_token_ids", body)
     prompt = None if prompt_tokens is None else _prompt(choice, body, prompt_tokens)
     if log_probs is not None:
@@ -154,7 +253,7 @@ def _sampled(choice: Mapping[str, Any]) -> tuple[NDArray[Any] | None, list[Any]]
 def _echoed(choice: Mapping[str, Any], body: Mapping[str, Any], n_values: int) -> int:
     """How many of a completion's tokens are the prompt's."""
     ids = _token_ids(choice, "token_ids")
-    if "token_logprobs" not in inner(choice, "logprobs"):
+    if "token_logprobs" not in inner(choice, "logprobs") or "delta" in choice:
         return 0
     if ids is not None:
         return max(0, n_values - len(ids))
@@ -165,15 +264,32 @@ def _echoed(choice: Mapping[str, Any], body: Mapping[str, Any], n_values: int) -
 
 
 def _prompt(choice: Mapping[str, Any], body: Mapping[str, Any], ids: NDArray[np.int64]) -> NDArray[Any] | None:
-    """vLLM's prompt_logprobs: for each token an object of token id -> what is known of it, null for the first token."""
-    entries = choice.get("prompt_logprobs") or body.get("prompt_logprobs")
-    if entries is None:
-        return None
+    """vLLM's prompt_logprobs, of the choice or of the response; null for the first token."""
+    holder = choice if choice.get("prompt_logprobs") else body
+    return _by_id(holder, "prompt_logprobs", ids) if holder.get("prompt_logprobs") else None
+
+
+def _by_id(holder: Mapping[str, Any], key: str, ids: NDArray[np.int64]) -> NDArray[Any]:
+    """The log-probs of tokens of these ids in vLLM's form: for each token an object of token id -> what is known of it,
+    or null; or FlatLogprobs, lists of all candidates, of which those of a token are from start_indices to end_indices.
+    """
+    entries = holder[key]
+    if isinstance(entries, dict) and "start_indices" in entries:
+        bounds = zip(integers(entries, "start_indices"), integers(entries, "end_indices"), strict=False)
+        known, values = integers(entries, "token_ids").tolist(), floats(entries, "logprobs").tolist()
+        entries = [
+            {str(known[i]): {"logprob": values[i]} for i in range(start, min(end, len(known), len(values)))}
+            for start, end in bounds
+        ]
     if not isinstance(entries, list) or not all(entry is None or isinstance(entry, dict) for entry in entries):
-        raise DataError("prompt_logprobs is not a list of objects.", HINT)
-    aligned(prompt_token_ids=ids, prompt_logprobs=entries)
+        raise DataError(f"{key} is not a list of objects.", HINT)
+    aligned(**{f"{key.removesuffix('logprobs')}token_ids": ids, key: entries})
     own = [inner(entry or {}, str(token)) for entry, token in zip(entries, ids.tolist(), strict=True)]
     return floats({"logprob": [entry.get("logprob") for entry in own]}, "logprob")
+
+
+def _has(holders: Sequence[Mapping[str, Any]], key: str) -> bool:
+    return any(holder.get(key) for holder in holders)
 
 
 def _token_ids(choice: Mapping[str, Any], key: str, body: Mapping[str, Any] | None = None) -> NDArray[np.int64] | None:

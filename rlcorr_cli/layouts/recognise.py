@@ -6,7 +6,7 @@ Each view of a beginning is made once, when it is asked for.
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, BinaryIO
@@ -24,6 +24,10 @@ FIRST_MEMBER = re.compile(rb"PK\x03\x04.{4}\0\0.{16}..(?P<extra>..)[^/\0]{1,4096
 """How a file of torch's begins: a member that is not compressed, its name, and the length of what follows that."""
 WHOLE = ("BININT", "BININT1", "BININT2", "LONG1")
 """Opcodes of whole numbers."""
+
+
+EVENTS = re.compile(rb"(?:(?:event|id|retry|):[^\n]*\s+)*data: ?")
+"""What server-sent events begin with, up to the first data."""
 
 
 class FileStart:
@@ -46,8 +50,10 @@ class FileStart:
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """The object in the first line of JSON lines; empty of another file."""
+        """The object in the first line of JSON lines, or of server-sent events; empty of another file."""
         text = self.first_bytes.lstrip()
+        if event := EVENTS.match(text):
+            text = text[event.end() :]
         if not text.startswith(b"{"):
             return {}
         line, end, _ = text.partition(b"\n")
@@ -167,6 +173,11 @@ def by_dashboard(start: FileStart) -> str | None:
 def by_keys(*keys: str) -> Callable[[FileStart], str | None]:
     """A first line of JSON that has these keys."""
     return lambda start: f"keys {', '.join(keys)}" if all(key in start.row for key in keys) else None
+
+
+def by_either(*keys: Sequence[str]) -> Callable[[FileStart], str | None]:
+    """A first line of JSON that has all keys of one of these lists."""
+    return lambda start: next(filter(None, (by_keys(*each)(start) for each in keys)), None)
 
 
 def by_capture(start: FileStart) -> str | None:

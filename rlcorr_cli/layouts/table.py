@@ -160,7 +160,8 @@ def layout(name: str) -> Layout:
 def recognised(start: FileStart) -> tuple[str, str] | None:
     """The name of the layout that a file is of, and the sign; None of a file that is of none."""
     for row in LAYOUTS:
-        if start.name.lower().endswith(row.suffixes):
+        # Answers of engines are kept under any name.
+        if start.name.lower().endswith(row.suffixes) or (".jsonl" in row.suffixes and start.row):
             sign = row.recognise(start)
             if sign is not None:
                 return row.name, sign
