@@ -15,8 +15,8 @@ from rlcorr_cli.errors import DataError, NoRollouts, UnfinishedStep
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.layout import Layout, LeftOut, OpenedDump, each_alone, later
 from rlcorr_cli.layouts.nested import log_probs_in
-from rlcorr_cli.layouts.recognise import FileStart, by_either, by_keys, monitor_file
-from rlcorr_cli.layouts.streams import LLAMA_CPP, OLLAMA, SGLANG, TGI, Stream
+from rlcorr_cli.layouts.recognise import FileStart, by_keys, monitor_file
+from rlcorr_cli.layouts.streams import EACH_LINE, SGLANG, Stream
 
 Key = tuple[str, bytes]
 """A key, and a regular expression that its value must begin with (b"" for any)."""
@@ -50,8 +50,7 @@ class JsonLines:
     stream: how several lines become one response, if they do.
     span: whether rows are cut to the first to last token of the mask.  zeroed_by: where this key is 0, the mask is
     all 0.  check: asked of a path before it is read; a DataError, or more notes.
-    notes, missing_policy_hint: as in OpenedDump.  notes_with: notes on files that have a key; notes_without: the key
-    that no line has -> a note.
+    notes, missing_policy_hint: as in OpenedDump.  notes_with: notes on files that have a key.
     """
 
     columns: Mapping[str, From]
@@ -59,13 +58,12 @@ class JsonLines:
     from_path: Mapping[str, str] = field(default_factory=dict[str, str])
     parts: Callable[[dict[str, Any], int], Iterable[Mapping[str, Any] | LeftOut]] = lambda row, number: (row,)
     surveyed: str = ""
-    stream: Stream | None = None
+    stream: Stream = EACH_LINE
     span: bool = False
     zeroed_by: str = ""
     check: Callable[[str], tuple[str, ...]] = lambda path: ()
     notes: tuple[str, ...] = ()
     notes_with: Mapping[str, Key] = field(default_factory=dict[str, Key])
-    notes_without: Mapping[str, str] = field(default_factory=dict[str, str])
     missing_policy_hint: str = ""
 
     def __call__(self, paths: Sequence[str]) -> OpenedDump:
@@ -167,43 +165,7 @@ ENGINE_HINT = (
     "⟦convert(DUMP)⟧ ⟦join SCORED⟧ ⟦on {on}⟧ ⟦output dump.parquet⟧."
 )
 
-ANSWER = {
-    "rollout_log_probs": From("floats", "log_probs"),
-    "token_ids": From("integers", "token_ids", optional=True),
-    "group_id": From("text", "request"),
-    "choice": From("whole", "choice", optional=True),
-    "prompt_log_probs": From("floats", "prompt_log_probs", optional=True),
-    "prompt_token_ids": From("integers", "prompt_token_ids", optional=True),
-}
-"""Columns of responses whose tokens are a list of objects: what the functions of `token_objects` give."""
-
-
-def _ollama(start: FileStart) -> str | None:
-    """By whether it is done, and its answer."""
-    row = start.row
-    is_answer = isinstance(row.get("done"), bool) and ("response" in row or isinstance(row.get("message"), dict))
-    return "keys done, response or message" if is_answer else None
-
-
 JSON_LAYOUTS = (
-    Layout(
-        name="llama.cpp",
-        framework="llama.cpp",
-        title="llama.cpp's /completion responses",
-        recognise=by_either(("content", "completion_probabilities"), ("content", "stop", "tokens_predicted")),
-        open=JsonLines(
-            columns=ANSWER,
-            parts=later("token_objects.llama_cpp_response"),
-            surveyed="response",
-            stream=LLAMA_CPP,
-            notes=("A row is a response; group_id is its place in the file.",),
-            notes_with={
-                "completion_probabilities holds probabilities, whose logarithms are rollout_log_probs; they may be of "
-                "after top-k, top-p and temperature.": ("prob", b""),
-            },
-            missing_policy_hint=ENGINE_HINT.format(on="group_id"),
-        ),
-    ),
     Layout(
         name="nemo-gym",
         framework="NeMo-Gym",
@@ -257,26 +219,12 @@ JSON_LAYOUTS = (
             parts=later("json_rows.nemo_rl_row"),
             span=True,
             zeroed_by="sample_loss_mask",
-            notes_without={
-                "sample_loss_mask": "No row has sample_loss_mask: rows that it would leave out of the loss count.",
-                "filtered_rewards": "No row has filtered_rewards, as with dynamic sampling: reward is rewards.",
-            },
+            notes=(
+                "Rows whose sample_loss_mask is 0 have mask 0; reward is filtered_rewards where a row has it, else "
+                "rewards.",
+            ),
             missing_policy_hint="prev_logprobs is 0.0 everywhere: the run left them out. Train with "
             "loss_fn.force_on_policy_ratio=false to have them written.",
-        ),
-    ),
-    Layout(
-        name="ollama",
-        framework="Ollama",
-        title="Ollama's responses",
-        recognise=_ollama,
-        open=JsonLines(
-            columns=ANSWER,
-            parts=later("token_objects.ollama_response"),
-            surveyed="response",
-            stream=OLLAMA,
-            notes=("A row is a response; group_id is its place in the file.",),
-            missing_policy_hint=ENGINE_HINT.format(on="group_id"),
         ),
     ),
     Layout(
@@ -405,23 +353,6 @@ JSON_LAYOUTS = (
             stream=SGLANG,
             notes=("A row is a response; group_id is its place in the file.",),
             missing_policy_hint=ENGINE_HINT.format(on="group_id"),
-        ),
-    ),
-    Layout(
-        name="tgi",
-        framework="TGI",
-        title="TGI's /generate responses",
-        recognise=by_either(("generated_text", "details"), ("generated_text", "token")),
-        open=JsonLines(
-            columns=ANSWER,
-            parts=later("token_objects.tgi_response"),
-            surveyed="response",
-            stream=TGI,
-            notes=(
-                "A row is a sequence: of details, choice 0, and those of best_of_sequences; group_id is the response's "
-                "place in the file.",
-            ),
-            missing_policy_hint=ENGINE_HINT.format(on="group_id,choice"),
         ),
     ),
 )

@@ -29,8 +29,8 @@ from rlcorr_cli.layouts import values
 from rlcorr_cli.layouts.canonical import TYPES
 from rlcorr_cli.layouts.json_layouts import From, JsonLines
 from rlcorr_cli.layouts.layout import LeftOut, OpenedDump, Sample
-from rlcorr_cli.layouts.nested import ABSENT, PIECES, unfinished
-from rlcorr_cli.layouts.streams import Stream, whole_responses
+from rlcorr_cli.layouts.nested import unfinished
+from rlcorr_cli.layouts.streams import EACH_LINE, Stream, whole_responses
 
 SHOWN = 3
 """Responses that a note names."""
@@ -67,7 +67,6 @@ def opened_lines(layout: JsonLines, path: str) -> OpenedDump:
     notes = (*layout.notes, *layout.check(path))
     signs = {*layout.only_with.values(), *layout.notes_with.values()}
     found = {sign for sign in signs if has_key(path, *sign)}
-    missed = [note for key, note in layout.notes_without.items() if not has_key(path, key)]
     in_path = {name: re.search(pattern, path) for name, pattern in layout.from_path.items()}
     fixed = {name: int(match[1]) for name, match in in_path.items() if match}
     columns = {name: of for name, of in layout.columns.items() if layout.only_with.get(name) in (None, *found)}
@@ -83,7 +82,7 @@ def opened_lines(layout: JsonLines, path: str) -> OpenedDump:
     return replace(
         dump,
         columns=("response_mask", *(name for name in columns if name != "response_mask"), *fixed),
-        notes=(*notes, *dump.notes, *(note for note, sign in layout.notes_with.items() if sign in found), *missed),
+        notes=(*notes, *dump.notes, *(note for note, sign in layout.notes_with.items() if sign in found)),
         types={name: KINDS[of.kind][1] for name, of in columns.items()},
         missing_policy_hint=layout.missing_policy_hint,
     )
@@ -152,23 +151,16 @@ def survey(read: Callable[[], Iterator[Sample | LeftOut]], what: str) -> OpenedD
 
 
 def made_of_rows(
-    path: str, make: Callable[[dict[str, Any], int], Iterable[Made]], stream: Stream | None = None
+    path: str, make: Callable[[dict[str, Any], int], Iterable[Made]], stream: Stream = EACH_LINE
 ) -> Iterator[Made]:
     """What `make` makes of each line's object and its number among them, in order; blank lines are passed over, and of
-    server-sent events all but their data.  stream: how lines become one object, if they do.
+    server-sent events all but their data.  stream: how lines become one object.
 
     A line that is no object is a DataError that names it, and so are the DataErrors of `make`.
     """
-    for number, place, row in _responses(path, stream):
+    for number, place, row in whole_responses(_objects(path), stream):
         with naming(f"line {number}"):
             yield from make(row, place)
-
-
-def _responses(path: str, stream: Stream | None) -> Iterable[tuple[int, int, dict[str, Any]]]:
-    """Of each object the number of its line, or of its first one, and its place among them."""
-    if stream is not None:
-        return whole_responses(_objects(path), stream)
-    return ((number, place, row) for place, (number, row) in enumerate(_objects(path)))
 
 
 def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -291,9 +283,7 @@ def sglang_response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] 
         yield NO_LOG_PROBS
         return
     log_probs, tokens = _sglang_log_probs(meta_info, "output_token_logprobs")
-    if left_out := unfinished(
-        values.text(meta_info, "id"), {"finish_reason": ABSENT, **meta_info} if PIECES in row else meta_info, row
-    ):
+    if left_out := unfinished(values.text(meta_info, "id"), row, meta_info):
         yield left_out
         return
     some = dict[str, Any]()

@@ -140,15 +140,16 @@ def sign_of_unfinished(*objects: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def unfinished(response: str | None, *objects: Mapping[str, Any]) -> LeftOut | None:
-    """A response of that id, one of whose objects says that it has not ended; None of one that has."""
-    if (sign := sign_of_unfinished(*objects)) is None:
+    """A response of that id, one of whose objects says that it has not ended; None of one that has.  One that was put
+    together has not without a finish_reason in the last object."""
+    is_put_together = any(PIECES in part for part in objects)
+    last = {"finish_reason": ABSENT, **objects[-1]} if is_put_together else objects[-1]
+    if (sign := sign_of_unfinished(*objects[:-1], last)) is None:
         return None
     note, none = f"left out as unfinished: {' is '.join(sign)}", f"is finished: {' is '.join(sign)} in all"
     hint = f"Name the finished ones. If this engine never sets it: jq -c 'del(.. | .{sign[0]}?)' FILE > dump.jsonl"
-    if any(PIECES in part for part in objects):
-        hint = (
-            f"Name files that have the last lines of responses, with {sign[0]}: without them none is known to be whole."
-        )
+    if is_put_together:
+        hint = f"Only a line with {sign[0]} ends a response: name files that have the last lines of theirs."
     return LeftOut(note=note, none=none, hint=hint, response=response)
 
 

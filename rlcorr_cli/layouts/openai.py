@@ -7,11 +7,11 @@ RequestOutput has an object for each token, of token id -> what is known of it (
 them, or tokens as "token_id:N".  What an engine scored of a prompt (echo, prompt_logprobs) is a column of its own: of
 another engine's tokens it is the second policy.  A response with log-probs elsewhere is left out, and told.
 
-Chunks are put together by id and index (`STREAM`), the log-probs of each in the form of completions, which takes a
+Chunks are put together by id and index (`streams`), the log-probs of each in the form of completions, which takes a
 tenth of the room.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,21 +22,22 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.json_layouts import ENGINE_HINT
 from rlcorr_cli.layouts.json_rows import made_of_rows, miscounted, survey
 from rlcorr_cli.layouts.layout import LeftOut, OpenedDump, Sample
-from rlcorr_cli.layouts.nested import ABSENT, ITEMS, log_probs_in, text_of, unfinished, unplaced
+from rlcorr_cli.layouts.nested import ITEMS, log_probs_in, text_of, unfinished, unplaced
 from rlcorr_cli.layouts.recognise import FileStart
 from rlcorr_cli.layouts.streams import PIECES, Stream, joined, updated
 from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, text, whole
 
+Row = dict[str, Any]
 OBJECTS = ("chat.completion", "text_completion", "chat.completion.chunk", "")
 """The last is of the first chunk of a stream of Azure's."""
 PARTS = ("reasoning_content", "content", "refusal")
 """Lists of a chat's logprobs, in the order in which the model writes them."""
-LISTS = ("token_logprobs", "tokens")
-"""Lists of a completion's logprobs."""
 READ = {("logprobs", "token_logprobs", ITEMS), *(("logprobs", key, ITEMS, "logprob") for key in PARTS)}
-UNPAIRED = LeftOut(
-    note="with prompt_logprobs that are not read: there are no prompt_token_ids beside them, which say whose they are"
-)
+UNNAMED = "stream without ids"
+"""A key of a line of such a stream: what stands for the id of its response."""
+COUNTED = "key of the count"
+"""A key of a response without usage: the key that says how many tokens were sampled."""
+UNPAIRED = LeftOut(note="with prompt_logprobs that are not read: no prompt_token_ids say of which tokens they are")
 FAILED = LeftOut(
     note="left out: no choice is in them, as of a request that failed",
     none="has a choice",
@@ -46,8 +47,10 @@ COLUMNS = ("rollout_log_probs", "response_mask", "group_id", "sample_id", "choic
 OPTIONAL = ("token_ids", "prompt_log_probs", "prompt_token_ids", "cached_tokens", "total_prompt_tokens")
 CHOICES = ("response", "body", "choices")
 TOKEN_ID = "token_id:"
-NOTES = ("A row is a choice; group_id is its request's place in the file.",)
-CHAT = "A chat's log-probs are those of reasoning_content, content and refusal, in this order."
+OF_CHOICES = (
+    "A row is a choice; group_id is its request's place in the file. A chat's log-probs are those of "
+    "reasoning_content, content and refusal, in this order."
+)
 
 
 def recognise(start: FileStart) -> str | None:
@@ -67,21 +70,26 @@ def recognise(start: FileStart) -> str | None:
     return None
 
 
-def open_responses(paths: Sequence[str]) -> OpenedDump:
-    """One file of responses."""
+def open_responses(
+    paths: Sequence[str], line: Callable[[Row], Row] | None = None, note: str = OF_CHOICES
+) -> OpenedDump:
+    """One file of responses.  line: what brings one of its lines into OpenAI's form; None: vLLM's own.  note: on what a
+    row is."""
     import pyarrow as pa
 
     (path,) = paths
-    dump = survey(lambda: made_of_rows(path, _rows_of_request, STREAM), "response")
+    stream = Stream(_response, _ended, _with_line, line or _line)
+    dump = survey(lambda: made_of_rows(path, _rows_of_request, stream), "response")
     if "rollout_log_probs" not in dump.columns:
         raise DataError(
             "its responses have no choice with log-probs.",
-            "Ask the engine for them: logprobs=true for chat; else, and in SamplingParams, logprobs=0 or more.",
+            "Ask the engine for them: logprobs=true (chat, Ollama), logprobs=0 or more (completions, SamplingParams), "
+            "details=true (TGI), n_probs=1 (llama.cpp).",
         )
     return replace(
         dump,
         columns=[*COLUMNS, *(name for name in OPTIONAL if name in dump.columns)],
-        notes=(*NOTES, *((CHAT,) if _is_chat(FileStart(path).row) else ()), *dump.notes),
+        notes=(note, *dump.notes),
         types={
             **dict.fromkeys(("choice", "cached_tokens", "total_prompt_tokens"), pa.int64()),
             "prompt_log_probs": pa.list_(pa.float64()),
@@ -91,12 +99,7 @@ def open_responses(paths: Sequence[str]) -> OpenedDump:
     )
 
 
-def _is_chat(row: dict[str, Any]) -> bool:
-    body = inner(inner(row, "response"), "body") or row
-    return str(body.get("object", "")).startswith("chat") or ("request_id" in body and "choices" in body)
-
-
-def _line(row: dict[str, Any]) -> dict[str, Any]:
+def _line(row: Row) -> Row:
     """A line in OpenAI's form.  vLLM's own have no object: its token endpoint's, and RequestOutput, of which a line may
     repeat what came before."""
     if "object" in row or "custom_id" in row:
@@ -115,17 +118,15 @@ def _line(row: dict[str, Any]) -> dict[str, Any]:
     return {**response, "object": "chat.completion", "choices": choices, "usage": usage}
 
 
-def _response(row: dict[str, Any]) -> str | None:
+def _response(row: Row) -> str | None:
     """The id of the response that a line is of; None of a batch's outcome, and of a whole one without an id."""
     choices, name = objects(row, "choices"), row.get("id")
-    if "custom_id" in row:
-        return None
+    if "custom_id" in row or UNNAMED in row:
+        return row.get(UNNAMED)
     if isinstance(name, str) and name and all("index" in choice for choice in choices):
         return name
-    is_chunk = row.get("object") == "chat.completion.chunk" or any(
-        choice.get("finish_reason", "") is None for choice in choices
-    )
-    if is_chunk and row.get("object") != "chat.completion":
+    is_piece = row.get("object") != "chat.completion" and any(each.get("finish_reason", "") is None for each in choices)
+    if is_piece or row.get("object") == "chat.completion.chunk":
         raise DataError(
             "it is a piece of a stream without an id or index, by which the pieces of one response are known.",
             "Write the lines as the engine sends them, with id and index.",
@@ -133,53 +134,48 @@ def _response(row: dict[str, Any]) -> str | None:
     return None
 
 
-def _ended(row: dict[str, Any]) -> bool:
+def _ended(row: Row) -> bool:
     """Whether a line is a whole response.  A chunk of a completion may end one choice while others go on; a whole one
     has its usage, or at vLLM's token endpoint prompt_logprobs."""
-    is_whole = row.get("object") == "chat.completion" or row.get("usage") or "prompt_logprobs" in row
+    is_whole = row.get("object") == "chat.completion" or row.get("usage") or {"prompt_logprobs", UNNAMED} & row.keys()
     ended = all(choice.get("finish_reason") is not None for choice in objects(row, "choices"))
     return bool(is_whole and ended) and row.get("object") != "chat.completion.chunk"
 
 
-def _with_line(before: dict[str, Any], row: dict[str, Any]) -> dict[str, Any] | None:
+def _with_line(before: Row, row: Row) -> Row | None:
     """A response with one more line of it; None where one of its choices has ended, and the line has more of it."""
-    choices = {choice.get("index"): choice for choice in before.get("choices", ())}
-    of_line = objects(row, "choices")
-    has_ended = {index for index, choice in choices.items() if choice.get("finish_reason") is not None}
-    if any(new["index"] in has_ended and (new.get("logprobs") or new.get("finish_reason")) for new in of_line):
+    choices = {whole(choice, "index"): choice for choice in before.get("choices", ())}
+    of_line = {whole(choice, "index"): choice for choice in objects(row, "choices")}
+    has_ended = [new for index, new in of_line.items() if choices.get(index, {}).get("finish_reason") is not None]
+    if any(new.get("logprobs") or new.get("finish_reason") for new in has_ended):
         return None
     whole_response = updated(before, row)
-    for new in of_line:
-        choices[new["index"]] = _longer(whole_response, choices.get(new["index"], {}), new)
+    for index, new in of_line.items():
+        choices[index] = _longer(whole_response, choices.get(index, {}), new)
     return {**whole_response, "choices": [*choices.values()]}
 
 
-def _longer(response: dict[str, Any], choice: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+def _longer(response: Row, choice: Row, new: Row) -> Row:
     """A choice with what a line has of it.  Lines of chat.completion may repeat what came before; others never do."""
     values, tokens = _sampled(new)
-    logprobs = inner(choice, "logprobs")
-    before = {**{key: logprobs[key] for key in LISTS if key in logprobs}, "token_ids": choice.get("token_ids") or []}
+    before, of_line = inner(choice, "logprobs"), inner(new, "logprobs")
     line = {
         "token_logprobs": [] if values is None else values.tolist(),
         "tokens": tokens,
-        "token_ids": new.get("token_ids") or [],
+        "token_ids": integers(new, "token_ids").tolist() if new.get("token_ids") else [],
     }
     is_piece = None if response.get("object") == "chat.completion" else True
-    if is_piece and (choice or response["object"] == "chat.completion.chunk"):
+    if is_piece and (choice or response.get("object") == "chat.completion.chunk"):
         response[PIECES] = True
-    lists = joined(response, before, line, is_piece)
-    whole_choice = updated(choice, new) | {"token_ids": lists.pop("token_ids") or None}
-    if "delta" in new:
-        whole_choice["delta"] = updated(inner(choice, "delta"), new["delta"])
-    others = {key: value for key, value in inner(new, "logprobs").items() if key not in (*PARTS, *LISTS)}
-    has_values = values is not None or "token_logprobs" in logprobs
-    return whole_choice | {"logprobs": updated(logprobs, others) | (lists if has_values else {})}
+    lists = joined(response, {key: before.get(key) or [] for key in line}, line, is_piece)
+    if values is None and before.get("token_logprobs") is None:
+        lists["token_logprobs"] = None
+    others = updated(before, {key: value for key, value in of_line.items() if key not in (*PARTS, *line)})
+    delta = {"delta": updated(inner(choice, "delta"), inner(new, "delta"))} if "delta" in new else {}
+    return updated(choice, new) | delta | {"logprobs": others | lists, "token_ids": lists["token_ids"] or None}
 
 
-STREAM = Stream(response=_response, ended=_ended, add=_with_line, line=_line, by_choice=True)
-
-
-def _rows_of_request(row: dict[str, Any], request: int) -> Iterator[Sample | LeftOut]:
+def _rows_of_request(row: Row, request: int) -> Iterator[Sample | LeftOut]:
     body, name = row, text(row, "id")
     if "custom_id" in row:
         body, name = inner(inner(row, "response"), "body"), text(row, "custom_id")
@@ -195,21 +191,28 @@ def _rows_of_request(row: dict[str, Any], request: int) -> Iterator[Sample | Lef
         yield FAILED
     lists = [None if isinstance(part, LeftOut) else part["rollout_log_probs"] for part in parts]
     known = [len(values) for values in lists if values is not None]
-    n_said = whole(usage, "completion_tokens")
-    if n_said is not None and parts and len(known) == len(parts) and not 0 <= n_said - sum(known) <= len(parts):
-        yield miscounted("completion_tokens")  # an engine may list no end token
+    key, n_known = body.get(COUNTED, "completion_tokens"), sum(known)
+    n_said = whole(body if COUNTED in body else usage, key)
+    if n_said is not None and {UNNAMED, PIECES} <= body.keys() and n_known > n_said:
+        raise DataError(
+            f"a response that begins there has {n_known:,} tokens, and {key} {n_said:,}: lines of several are mixed.",
+            "Write the lines of each response one after the other, or ask the engine for whole responses.",
+        )
+    if n_said is not None and parts and len(known) == len(parts) and not 0 <= n_said - n_known <= len(parts):
+        yield miscounted(key)  # an engine may list no end token
     if unread := next((path for path in log_probs_in(body) if path[0] != "choices"), ()):
         yield LeftOut(note=f"with log-probs in {text_of(unread)}, too, which are not read")
-    holders = [body, *choices]
-    if _has(holders, "prompt_logprobs") and not _has(holders, "prompt_token_ids"):
+    holders = (body, *choices)
+    if any(each.get("prompt_logprobs") for each in holders) and not any(
+        each.get("prompt_token_ids") for each in holders
+    ):
         yield UNPAIRED
 
 
-def _row_of_choice(choice: dict[str, Any], body: dict[str, Any], about: Mapping[str, Any]) -> Sample | LeftOut:
+def _row_of_choice(choice: Row, body: Row, about: Mapping[str, Any]) -> Sample | LeftOut:
     """A choice's row, with what `about` tells of it, or why there is none."""
     log_probs, tokens = _sampled(choice)
-    end = {"finish_reason": ABSENT, **choice} if PIECES in body else choice
-    if left_out := unfinished(about["sample_id"], end, body):
+    if left_out := unfinished(about["sample_id"], body, choice):
         return left_out
     if unread := next((path for path in log_probs_in(choice) if path not in READ), ()):
         return unplaced(unread)
@@ -271,25 +274,13 @@ def _prompt(choice: Mapping[str, Any], body: Mapping[str, Any], ids: NDArray[np.
 
 def _by_id(holder: Mapping[str, Any], key: str, ids: NDArray[np.int64]) -> NDArray[Any]:
     """The log-probs of tokens of these ids in vLLM's form: for each token an object of token id -> what is known of it,
-    or null; or FlatLogprobs, lists of all candidates, of which those of a token are from start_indices to end_indices.
-    """
+    or null."""
     entries = holder[key]
-    if isinstance(entries, dict) and "start_indices" in entries:
-        bounds = zip(integers(entries, "start_indices"), integers(entries, "end_indices"), strict=False)
-        known, values = integers(entries, "token_ids").tolist(), floats(entries, "logprobs").tolist()
-        entries = [
-            {str(known[i]): {"logprob": values[i]} for i in range(start, min(end, len(known), len(values)))}
-            for start, end in bounds
-        ]
     if not isinstance(entries, list) or not all(entry is None or isinstance(entry, dict) for entry in entries):
         raise DataError(f"{key} is not a list of objects.", HINT)
     aligned(**{f"{key.removesuffix('logprobs')}token_ids": ids, key: entries})
     own = [inner(entry or {}, str(token)) for entry, token in zip(entries, ids.tolist(), strict=True)]
     return floats({"logprob": [entry.get("logprob") for entry in own]}, "logprob")
-
-
-def _has(holders: Sequence[Mapping[str, Any]], key: str) -> bool:
-    return any(holder.get(key) for holder in holders)
 
 
 def _token_ids(choice: Mapping[str, Any], key: str, body: Mapping[str, Any] | None = None) -> NDArray[np.int64] | None:

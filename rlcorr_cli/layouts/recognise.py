@@ -6,7 +6,7 @@ Each view of a beginning is made once, when it is asked for.
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, BinaryIO
@@ -171,13 +171,13 @@ def by_dashboard(start: FileStart) -> str | None:
 
 
 def by_keys(*keys: str) -> Callable[[FileStart], str | None]:
-    """A first line of JSON that has these keys."""
-    return lambda start: f"keys {', '.join(keys)}" if all(key in start.row for key in keys) else None
+    """A first line of JSON that has these keys; of 'a|b' one is enough."""
 
+    def sign(start: FileStart) -> str | None:
+        found = [next((name for name in key.split("|") if name in start.row), None) for key in keys]
+        return None if None in found else f"keys {', '.join(filter(None, found))}"
 
-def by_either(*keys: Sequence[str]) -> Callable[[FileStart], str | None]:
-    """A first line of JSON that has all keys of one of these lists."""
-    return lambda start: next(filter(None, (by_keys(*each)(start) for each in keys)), None)
+    return sign
 
 
 def by_capture(start: FileStart) -> str | None:

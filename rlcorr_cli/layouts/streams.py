@@ -1,9 +1,8 @@
 """Lines of a stream put together into responses, in the order in which the responses begin or, if sooner, end.
 
-A line that is a whole response goes on as it is.  Others are added up by the id of their response, or, where an engine
-gives none, one after the other.  A response of several lines goes on with its last one; if no line says so, at the end
-of the file, finished or not: what reads it looks at that.  A line either holds what is new or repeats what came before
-(`joined`).
+A line that is a whole response goes on as it is.  Others are added up by the id of their response.  One of several
+lines goes on with its last one; if no line says so, at the end of the file, finished or not: what reads it looks at
+that.  A line either holds what is new or repeats what came before (`joined`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,20 +16,18 @@ from rlcorr_cli.layouts.nested import PIECES, sign_of_unfinished
 Row = dict[str, Any]
 
 
-@frozen(kw_only=True)
+@frozen
 class Stream:
     """How an engine writes a response in several lines.
 
-    response: the id of the response that a line is of, "" where the engine gives none; None of a line that is whole.
-    ended: whether a line ends its response.  add: a response, {} at first, with one more line, which may change it in
-    place; None where the line begins another response of that id.  by_choice: whether a line may end one of a
-    response's choices only, so that one of several lines ends with the file.
+    response: the id of the response that a line is of; None of a line that is whole.  ended: whether a response has
+    ended.  add: a response, {} at first, with one more line, which may change it in
+    place; None where the line begins another response of that id.  line: a line in the form that these take.
     """
 
     response: Callable[[Row], Any]
     ended: Callable[[Row], bool]
     add: Callable[[Row, Row], Row | None]
-    by_choice: bool = False
     line: Callable[[Row], Row] = lambda row: row
 
 
@@ -41,8 +38,8 @@ def whole_responses(lines: Iterable[tuple[int, Row]], stream: Stream) -> Iterato
     for number, line in lines:
         with naming(f"line {number}"):
             row = stream.line(line)
-            name, ended = stream.response(row), stream.ended(row)
-            if name is None or (ended and name not in began):
+            name = stream.response(row)
+            if name is None or (name not in began and stream.ended(row)):
                 yield number, next(places), row
                 continue
             before = began.get(name) or (number, next(places), {})
@@ -52,7 +49,7 @@ def whole_responses(lines: Iterable[tuple[int, Row]], stream: Stream) -> Iterato
                 before = number, next(places), {}
                 whole = stream.add({}, row) or {}
         began[name] = (*before[:2], whole)
-        if ended and not stream.by_choice:
+        if stream.ended(whole):
             yield began.pop(name)
     yield from began.values()
 
@@ -62,9 +59,7 @@ def updated(before: Row, line: Row) -> Row:
     return {**line, **before, **{key: value for key, value in line.items() if value is not None}}
 
 
-def joined(
-    response: Row, before: dict[str, list[Any]], line: dict[str, list[Any]], is_piece: bool | None = None
-) -> dict[str, list[Any]]:
+def joined(response: Row, before: Row, line: Row, is_piece: bool | None = None) -> Row:
     """Lists of a response so far, with those of one more line: what the line has, if it repeats what came before.
 
     is_piece: whether the line holds only what is new; None: unless its first list begins with the one so far.  A
@@ -86,25 +81,8 @@ def joined(
     return before
 
 
-def _added(*keys: str) -> Callable[[Row, Row], Row]:
-    """How responses grow whose lines hold what is new of these lists."""
-
-    def add(before: Row, row: Row) -> Row:
-        lists = {key: before.get(key) or [] for key in keys if key in before or key in row}
-        for key, values in lists.items():
-            values.extend(row.get(key) or ())
-        return {**updated(before, row), **lists, PIECES: True}
-
-    return add
-
-
-def _tgi_line(row: Row) -> Row:
-    """TGI's line of one token, in a list."""
-    tokens = {"tokens": [row["token"]]} if "token" in row else {}
-    return {key: value for key, value in row.items() if key != "token"} | tokens
-
-
 def _sglang_info(row: Row) -> Row:
+    """What SGLang says of a response with log-probs."""
     info = row.get("meta_info")
     return info if isinstance(info, dict) and isinstance(info.get(SGLANG_LIST), list) else {}
 
@@ -118,21 +96,11 @@ def _sglang_line(before: Row, row: Row) -> Row:
     return {**whole, "meta_info": {**info, **tokens}}
 
 
+EACH_LINE = Stream(response=lambda row: None, ended=lambda row: True, add=updated)
 SGLANG_LIST = "output_token_logprobs"
 SGLANG = Stream(
-    response=lambda row: _sglang_info(row).get("id"),
+    response=lambda row: name if isinstance(name := _sglang_info(row).get("id"), str) else None,
     ended=lambda row: "finish_reason" in _sglang_info(row) and sign_of_unfinished(_sglang_info(row), row) is None,
     add=_sglang_line,
 )
-TGI = Stream(
-    response=lambda row: "" if "tokens" in row else None,
-    ended=lambda row: row.get("generated_text") is not None or row.get("details") is not None,
-    add=_added("tokens"),
-    line=_tgi_line,
-)
-OLLAMA = Stream(response=lambda row: "", ended=lambda row: row.get("done") is not False, add=_added("logprobs"))
-LLAMA_CPP = Stream(
-    response=lambda row: str(row.get("id_slot", "")),
-    ended=lambda row: row.get("stop") is not False,
-    add=_added("completion_probabilities", "tokens"),
-)
+"""How lines of SGLang's repeat what came before, or with --incremental-streaming-output hold what is new."""

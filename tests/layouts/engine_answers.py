@@ -2,7 +2,7 @@
 
 A maker takes a Draw, and gives lines of JSON and, of each row in the order in which responses begin, its log-probs and
 token ids (None where the form has none).  The forms are those of the engines' own protocol classes: vLLM's
-GenerateResponse, GenerateStreamResponse, RequestOutput and FlatLogprobs, TGI's GenerateResponse and StreamResponse,
+GenerateResponse, GenerateStreamResponse, RequestOutput, TGI's GenerateResponse and StreamResponse,
 llama.cpp's /completion before and after December 2024, Ollama's GenerateResponse and ChatResponse, OpenAI's chunks, and
 SGLang's /generate.
 """
@@ -151,23 +151,6 @@ def request_output(draw: Draw) -> tuple[list[Row], Right]:
             {"request_id": str(k), "prompt_token_ids": prompt, "outputs": outputs, "finished": True}
             | draw.maybe(**about)
         )
-    return rows, right
-
-
-def request_output_flat(draw: Draw) -> tuple[list[Row], Right]:
-    rows, right = request_output(draw)
-    for row in rows:
-        for one in row["outputs"]:
-            entries = one["logprobs"]
-            ends = [sum(map(len, entries[: i + 1])) for i in range(len(entries))]
-            one["logprobs"] = {
-                "start_indices": [0, *ends[:-1]],
-                "end_indices": ends,
-                "token_ids": [int(token) for entry in entries for token in entry],
-                "logprobs": [known["logprob"] for entry in entries for known in entry.values()],
-                "ranks": [None] * ends[-1],
-                "decoded_tokens": [None] * ends[-1],
-            }
     return rows, right
 
 
@@ -406,7 +389,6 @@ FORMS: dict[str, Maker] = {
         vllm_generate,
         vllm_generate_stream,
         request_output,
-        request_output_flat,
         request_output_growing,
         llama_cpp,
         llama_cpp_before_2025,
