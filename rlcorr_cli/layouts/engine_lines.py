@@ -1,4 +1,5 @@
 """Lines of TGI, llama.cpp and Ollama in OpenAI's form, which `openai` reads: tokens are a list of objects in each.
+DJL has TGI's form, and calls a token's log-prob log_prob.
 
 A line of a stream has no id: those of a response follow each other, of llama.cpp within its slot.  llama.cpp may have
 probabilities in place of log-probs; before December 2024 it had those of several candidates, and the text of the one
@@ -19,21 +20,14 @@ Row = dict[str, Any]
 def _tgi(row: Row) -> Row:
     """The sequence of details, then those of best_of_sequences, of which it is the best; of a stream, a token."""
     details = inner(row, "details")
-    rest = {key: value for key, value in row.items() if key not in ("details", "token")}
     if "token" in row:
         details = {"finish_reason": None, **details, "tokens": [row["token"]]}
-        rest |= {"object": "text_completion", UNNAMED: ""}
     sequences = [details, *objects(details, "best_of_sequences")]
-    choices = [_choice(sequence, "tokens") for sequence in sequences]
     counts = [whole(sequence, "generated_tokens") for sequence in sequences]
-    n_tokens = None if None in counts else sum(filter(None, counts))
-    return {
-        "object": "chat.completion",
-        **rest,
-        "choices": choices,
-        COUNTED: "generated_tokens",
-        "generated_tokens": n_tokens,
-    }
+    count = {COUNTED: "generated_tokens", "generated_tokens": None if None in counts else sum(filter(None, counts))}
+    kind = {"object": "text_completion", UNNAMED: ""} if "token" in row else {"object": "chat.completion"}
+    choices = [_choice(sequence, "tokens") for sequence in sequences]
+    return {**row, "details": None, "token": None, "choices": choices, **count, **kind}
 
 
 def _llama_cpp(row: Row) -> Row:
@@ -53,13 +47,13 @@ def _ollama(row: Row) -> Row:
 def _answer(row: Row, tokens: str, counted: str, *, is_done: bool, stream: str) -> Row:
     """A response of one choice.  tokens, counted: the keys of its tokens, and of how many there are."""
     choice = {"finish_reason": "stop" if is_done else None, **_choice({tokens: row.get(tokens)}, tokens)}
-    rest = {key: value for key, value in row.items() if key != tokens}
-    return {**rest, "object": "text_completion", "choices": [choice], UNNAMED: stream, COUNTED: counted}
+    return {**row, tokens: None, "object": "text_completion", "choices": [choice], UNNAMED: stream, COUNTED: counted}
 
 
 def _choice(sequence: Row, tokens: str) -> Row:
     """A sequence as a choice, with its tokens and the prompt's, if they were scored."""
     entries, prefill = objects(sequence, tokens), objects(sequence, "prefill")
+    entries = [{"logprob" if key == "log_prob" else key: value for key, value in entry.items()} for entry in entries]
     choice = {key: value for key, value in sequence.items() if key not in (tokens, "best_of_sequences")}
     choice["logprobs"] = None if sequence.get(tokens) is None else {"content": entries}
     if all("id" in entry for entry in (*entries, *prefill)):
@@ -81,7 +75,7 @@ def _log_prob(entry: Row) -> Any:
 
 OF_RESPONSES = "A row is a response; group_id is its place in the file."
 OF_SEQUENCES = "A row is a sequence, of details or of best_of_sequences; group_id is its response's place in the file."
-OF_PROBABILITIES = " Of probabilities the logarithms are taken; they may be of after top-k, top-p and temperature, as log-probs are not."
+OF_PROBABILITIES = " Of probabilities the logarithms are taken, which may be of after top-k, top-p and temperature."
 open_llama_cpp = partial(open_responses, line=_llama_cpp, note=OF_RESPONSES + OF_PROBABILITIES)
 open_ollama = partial(open_responses, line=_ollama, note=OF_RESPONSES)
 open_tgi = partial(open_responses, line=_tgi, note=OF_SEQUENCES)

@@ -114,8 +114,7 @@ def _line(row: Row) -> Row:
             choice["logprobs"] = {"token_logprobs": log_probs.tolist()}
     details = {"cached_tokens": response.pop("num_cached_tokens", None)}
     usage = {"prompt_tokens": len(row.get("prompt_token_ids") or ()), "prompt_tokens_details": details}
-    del response["outputs"]
-    return {**response, "object": "chat.completion", "choices": choices, "usage": usage}
+    return {**response, "outputs": None, "object": "chat.completion", "choices": choices, "usage": usage}
 
 
 def _response(row: Row) -> str | None:
@@ -276,6 +275,8 @@ def _by_id(holder: Mapping[str, Any], key: str, ids: NDArray[np.int64]) -> NDArr
     """The log-probs of tokens of these ids in vLLM's form: for each token an object of token id -> what is known of it,
     or null."""
     entries = holder[key]
+    if isinstance(entries, list) and any(isinstance(entry, float) for entry in entries):  # as TensorRT-LLM has it
+        return floats(holder, key)
     if not isinstance(entries, list) or not all(entry is None or isinstance(entry, dict) for entry in entries):
         raise DataError(f"{key} is not a list of objects.", HINT)
     aligned(**{f"{key.removesuffix('logprobs')}token_ids": ids, key: entries})

@@ -322,9 +322,10 @@ def test_log_probs_that_lie_elsewhere_are_named_with_a_line_that_makes_rows_of_t
     [
         ({"transition_scores": [-0.5]}, 'map={"rollout_log_probs": "transition_scores"}'),
         ({"prompt_logprobs": None, "logprobs": None}, "have the engine that samples return"),
+        ({"probabilities": [{"probs": [{"prob": 0.6}]}]}, "have the engine that samples return its log-probs"),
         (
-            {"completion_probabilities": [{"probs": [{"prob": 0.6}]}]},
-            "probs[].prob holds probabilities: have the engine",
+            {"completions": [{"log_probs": [{" a": -0.5}]}]},
+            "completions[].log_probs[].{token} holds numbers: write them",
         ),
         ({"logprobs": [{"5": -0.5}]}, "logprobs[].{token id} holds numbers: write them as rollout_log_probs"),
         ({"prompt_logprobs": [-0.5], "cum_log_probs": [-0.5]}, "have the engine that samples return"),
