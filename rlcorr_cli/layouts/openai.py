@@ -112,8 +112,8 @@ def _line(row: Row) -> Row:
         if choice.get("logprobs") is not None:
             log_probs = _by_id(choice, "logprobs", integers(choice, "token_ids"))
             choice["logprobs"] = {"token_logprobs": log_probs.tolist()}
-    details = {"cached_tokens": response.pop("num_cached_tokens", None)}
-    usage = {"prompt_tokens": len(row.get("prompt_token_ids") or ()), "prompt_tokens_details": details}
+    ids, details = _token_ids(row, "prompt_token_ids"), {"cached_tokens": row.get("num_cached_tokens")}
+    usage = {"prompt_tokens": None if ids is None else len(ids), "prompt_tokens_details": details}
     return {**response, "outputs": None, "object": "chat.completion", "choices": choices, "usage": usage}
 
 
