@@ -58,7 +58,7 @@ BINARY_LAYOUTS = (
         trained=True,
     ),
     Layout(
-        name="llama.cpp",
+        name="llama-cpp",
         framework="llama.cpp",
         title="llama.cpp's /completion responses",
         recognise=by_keys("content", "completion_probabilities|tokens_predicted"),
