@@ -161,6 +161,7 @@ def made_of_rows(
     for number, place, row in whole_responses(_objects(path), stream):
         with naming(f"line {number}"):
             yield from make(row, place)
+        del row
 
 
 def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -41,6 +41,7 @@ def whole_responses(lines: Iterable[tuple[int, Row]], stream: Stream) -> Iterato
             name = stream.response(row)
             if name is None or (name not in began and stream.ended(row)):
                 yield number, next(places), row
+                del line, row  # so that a row is freed when the next is parsed: else garbage is looked for in each
                 continue
             before = began.get(name) or (number, next(places), {})
             whole = stream.add(before[2], row)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rlcorr_cli import analyze, inspect
+from rlcorr_cli import analyze, convert, inspect
 from rlcorr_cli.errors import DataError
-from tests.layouts.engine_answers import FORMS, STREAMS, Draw, Right, events_of, text_of_lines
+from tests.layouts.engine_answers import FORMS, STREAMS, Draw, Right, Row, events_of, text_of_lines
 from tests.layouts.native_rows import NATIVE, rows_of
 
 SEEDS = range(8)
@@ -39,6 +39,74 @@ def test_server_sent_events_are_read_as_the_same_lines(tmp_path: Path, form: str
     lines, right = FORMS[form](Draw(5))
     (tmp_path / name).write_text(events_of(lines))
     assert read(tmp_path / name) == right
+
+
+def written(path: Path, lines: list[Row]) -> Path:
+    path.write_text(text_of_lines(lines))
+    return path
+
+
+@pytest.mark.parametrize("form", ["tgi", "llama_cpp", "ollama", "request_output"])
+def test_what_an_engines_hint_joins_on_can_be_typed(tmp_path: Path, form: str) -> None:
+    path = written(tmp_path / "a.jsonl", FORMS[form](Draw(4))[0])
+    with pytest.raises(DataError) as caught:
+        analyze(str(path))
+    assert 'on="group_id,choice"' in caught.value.hint
+    joined = convert(str(path), join=str(path), on="group_id,choice", output=str(tmp_path / "b.parquet"))
+    assert joined.rows == len(rows_of([path]))
+
+
+@pytest.mark.parametrize("form", ["ollama_stream", "tgi_stream"])
+def test_mixed_responses_without_ids_are_refused(tmp_path: Path, form: str) -> None:
+    lines = FORMS[form](Draw(5))[0]
+    ends = [i for i, line in enumerate(lines) if line.get("done") or line.get("generated_text")]
+    lines.insert(ends[0], lines.pop(ends[0] + 1))
+    with pytest.raises(DataError, match="lines of several are mixed"):
+        rows_of([written(tmp_path / "a.jsonl", lines)])
+
+
+@pytest.mark.parametrize("key", ["id", "index"])
+def test_chunks_that_cannot_be_told_apart_are_refused(tmp_path: Path, key: str) -> None:
+    lines = [without(line, (key,) if key == "id" else ("choices", key)) for line in FORMS["chat_chunks"](Draw(1))[0]]
+    with pytest.raises(DataError, match="line 1: it is a piece of a stream without an id or index"):
+        rows_of([written(tmp_path / "a.jsonl", lines)])
+
+
+@pytest.mark.parametrize("form", STREAMS)
+def test_a_stream_that_broke_off_gives_no_row_and_is_counted(tmp_path: Path, form: str) -> None:
+    whole, right = FORMS[form](Draw(5))
+    broken = FORMS[form](Draw(13))[0][:1]
+    name = {"vllm_generate_stream": "request_id", "llama_cpp_stream": "id_slot"}.get(form, "id")
+    holder = broken[0].get("meta_info", broken[0])
+    if name in holder:
+        holder[name] = 77 if name == "id_slot" else "broken"
+    for choice in broken[0].get("choices", ()):
+        choice["finish_reason"] = None
+    path = written(tmp_path / "a.jsonl", [*whole, *broken])
+    assert read(path) == right
+    assert "left out as unfinished" in " ".join(inspect(str(path)).notes)
+
+
+def test_prompt_logprobs_without_the_prompts_ids_are_told(tmp_path: Path) -> None:
+    lines = FORMS["vllm_generate"](Draw(1))[0]
+    lines[0]["prompt_logprobs"] = [None, {"5": {"logprob": -0.5}}]
+    notes = inspect(str(written(tmp_path / "a.jsonl", lines))).notes
+    assert "with prompt_logprobs that are not read" in " ".join(notes)
+
+
+def test_tokens_of_djl_and_tensorrt_llm_are_read(tmp_path: Path) -> None:
+    details = {"finish_reason": "length", "tokens": [{"id": 4, "text": "x", "log_prob": -0.5}]}
+    djl = written(tmp_path / "a.jsonl", [{"generated_text": "x", "details": details}])
+    output = {"index": 0, "token_ids": [4], "logprobs": [-0.5], "finish_reason": "stop"}
+    trt = written(tmp_path / "b.jsonl", [{"prompt_token_ids": [1], "outputs": [output], "finished": True}])
+    assert read(djl) == read(trt) == [([-0.5], [4])]
+
+
+def test_log_probs_in_an_unknown_place_of_an_answer_are_named(tmp_path: Path) -> None:
+    details = {"finish_reason": "length", "tokens": [], "drafts": [{"logprob": -0.5}]}
+    path = written(tmp_path / "a.jsonl", [{"generated_text": "x", "details": details}])
+    with pytest.raises(DataError, match=r"can be put in order: drafts\[\]\.logprob holds log-probs"):
+        rows_of([path])
 
 
 NATIVE_FILES = (
