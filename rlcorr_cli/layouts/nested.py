@@ -121,6 +121,7 @@ def _jq(path: Path, name: str) -> str:
         values = f"([.token_ids, .{lists}] | transpose | map(.[1][.[0] | tostring].logprob))"
     row = f"{{{name}: {values}}}" if tail == (ITEMS,) else f". + {{{name}: {values}}}"
     rows = f".{text_of(head)} | ".replace(ITEMS, f"{ITEMS}?") if head else ""
+    rows += f"select(.{text_of(tail[:1])}?) | " if head and tail[0] != ITEMS else ""  # messages have none of the users'
     each_item = f". A row for each item of {text_of(head)}" if head else ""
     return f"{each_item}: jq -c '{rows}{row}' FILE > dump.jsonl"
 

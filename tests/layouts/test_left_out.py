@@ -297,6 +297,35 @@ FORMS: dict[str, tuple[Any, str]] = {
         {"meta_info": {"output_token_logprobs": None}, "output_token_logprobs": [[-0.5, 5], [-0.25, 6]]},
         "output_token_logprobs[][0]",
     ),
+    "langchain": (
+        {"kwargs": {"content": "x", "response_metadata": {"logprobs": {"content": TOKENS}}}},
+        "kwargs.response_metadata.logprobs.content[].logprob",
+    ),
+    "litellm": (
+        {"call_type": "acompletion", "response": chat({"content": [-0.5, -0.25]})},
+        "response.choices[].logprobs.content[].logprob",
+    ),
+    "koboldcpp": ({"results": [{"logprobs": {"content": TOKENS}}]}, "results[].logprobs.content[].logprob"),
+    "watsonx": ({"results": [{"generated_tokens": TOKENS}]}, "results[].generated_tokens[].logprob"),
+    "ai21": (
+        {"completions": [{"data": {"tokens": [{"generatedToken": {"logprob": v}} for v in (-0.5, -0.25)]}}]},
+        "completions[].data.tokens[].generatedToken.logprob",
+    ),
+    "art": (
+        {"messages_and_choices": [{"role": "user"}, {"index": 0, "logprobs": {"content": TOKENS}}]},
+        "messages_and_choices[].logprobs.content[].logprob",
+    ),
+    "rllm": ({"steps": [{"response_ids": [1, 2], "logprobs": [-0.5, -0.25]}]}, "steps[].logprobs[]"),
+    "tinker": ({"sequences": [{"tokens": [1, 2], "logprobs": [-0.5, -0.25]}]}, "sequences[].logprobs[]"),
+    "promptfoo": ({"results": [{"response": {"logProbs": [-0.5, -0.25]}}]}, "results[].response.logProbs[]"),
+    "hugging face": ({"sequences": [[1, 2]], "transition_scores": [[-0.5, -0.25]]}, "transition_scores[][]"),
+    "gemini in a batch": (
+        {
+            "key": "k",
+            "response": {"candidates": [{"chosenCandidates": [{"logProbability": v} for v in (-0.5, -0.25)]}]},
+        },
+        "response.candidates[].chosenCandidates[].logProbability",
+    ),
     "one token a line": ({"token": {"logprob": -0.5}}, "token.logprob holds one number a line"),
     "array": ([{"rollout_log_probs": [-0.5, -0.25]}], "an array"),
 }
