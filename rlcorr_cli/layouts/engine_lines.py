@@ -12,9 +12,8 @@ from typing import Any
 
 from rlcorr_cli.layouts.nested import ABSENT
 from rlcorr_cli.layouts.openai import COUNTED, UNNAMED, open_responses
+from rlcorr_cli.layouts.streams import Row
 from rlcorr_cli.layouts.values import inner, number, objects, whole
-
-Row = dict[str, Any]
 
 
 def _tgi(row: Row) -> Row:

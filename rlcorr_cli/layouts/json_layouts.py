@@ -219,10 +219,7 @@ JSON_LAYOUTS = (
             parts=later("json_rows.nemo_rl_row"),
             span=True,
             zeroed_by="sample_loss_mask",
-            notes=(
-                "Rows whose sample_loss_mask is 0 have mask 0; reward is filtered_rewards where a row has it, else "
-                "rewards.",
-            ),
+            notes=("Rows whose sample_loss_mask is 0 have mask 0; reward is filtered_rewards, else rewards.",),
             missing_policy_hint="prev_logprobs is 0.0 everywhere: the run left them out. Train with "
             "loss_fn.force_on_policy_ratio=false to have them written.",
         ),

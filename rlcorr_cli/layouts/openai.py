@@ -24,10 +24,9 @@ from rlcorr_cli.layouts.json_rows import made_of_rows, miscounted, survey
 from rlcorr_cli.layouts.layout import LeftOut, OpenedDump, Sample
 from rlcorr_cli.layouts.nested import ITEMS, log_probs_in, text_of, unfinished, unplaced
 from rlcorr_cli.layouts.recognise import FileStart
-from rlcorr_cli.layouts.streams import PIECES, Stream, joined, updated
+from rlcorr_cli.layouts.streams import PIECES, Row, Stream, joined, updated
 from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, text, whole
 
-Row = dict[str, Any]
 OBJECTS = ("chat.completion", "text_completion", "chat.completion.chunk", "")
 """The last is of the first chunk of a stream of Azure's."""
 PARTS = ("reasoning_content", "content", "refusal")
@@ -145,13 +144,20 @@ def _with_line(before: Row, row: Row) -> Row | None:
     """A response with one more line of it; None where one of its choices has ended, and the line has more of it."""
     choices = {whole(choice, "index"): choice for choice in before.get("choices", ())}
     of_line = {whole(choice, "index"): choice for choice in objects(row, "choices")}
-    has_ended = [new for index, new in of_line.items() if choices.get(index, {}).get("finish_reason") is not None]
-    if any(new.get("logprobs") or new.get("finish_reason") for new in has_ended):
+    if any(_is_another(row, choices.get(index, {}), new) for index, new in of_line.items()):
         return None
     whole_response = updated(before, row)
     for index, new in of_line.items():
         choices[index] = _longer(whole_response, choices.get(index, {}), new)
     return {**whole_response, "choices": [*choices.values()]}
+
+
+def _is_another(row: Row, choice: Row, new: Row) -> bool:
+    """Whether a line begins another response: a choice has ended, and the line does more than to repeat it."""
+    if choice.get("finish_reason") is None or not (new.get("logprobs") or new.get("finish_reason")):
+        return False
+    values, known = _sampled(new)[0], inner(choice, "logprobs").get("token_logprobs")
+    return row.get("object") != "chat.completion" or values is None or values.tolist() != known
 
 
 def _longer(response: Row, choice: Row, new: Row) -> Row:

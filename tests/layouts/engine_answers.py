@@ -155,23 +155,22 @@ def request_output(draw: Draw) -> tuple[list[Row], Right]:
 
 
 def request_output_growing(draw: Draw) -> tuple[list[Row], Right]:
+    """Lines that repeat all outputs so far, of which one may end before another."""
     streams, right = list[list[Row]](), Right()
     for k in range(draw.n_responses):
-        values, ids = draw.tokens()
-        right.append((values, ids))
-        entries = by_id(draw, values, ids)
-        stops = [part.stop for part in draw.cut(len(values))]
-        streams.append(
-            [
-                {
-                    "request_id": str(k),
-                    "prompt_token_ids": [1],
-                    "finished": n == len(values),
-                    "outputs": [output(draw, 0, entries[:n], ids[:n], "length" if n == len(values) else None)],
-                }
-                for n in stops
+        drawn = [draw.tokens() for _ in range(draw.random.randint(1, 2))]
+        right += drawn
+        entries = [by_id(draw, *one) for one in drawn]
+        longest = max(len(values) for values, _ in drawn)
+        stream = list[Row]()
+        for n in (part.stop for part in draw.cut(longest)):
+            outputs = [
+                output(draw, i, entries[i][:n], ids[:n], "length" if n >= len(ids) else None)
+                for i, (_, ids) in enumerate(drawn)
             ]
-        )
+            about = {"request_id": str(k), "prompt_token_ids": [1], "finished": n == longest}
+            stream.append(about | {"outputs": outputs})
+        streams.append(stream)
     return draw.mixed(streams), right
 
 
