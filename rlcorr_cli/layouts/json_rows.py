@@ -219,6 +219,8 @@ NO_LOG_PROBS = LeftOut(
     none="has output_token_logprobs",
     hint="Ask SGLang for them: return_logprob=true.",
 )
+SGLANG_FACTS = ("cached_tokens", "prompt_tokens", "spec_accept_rate", "spec_accept_length")
+"""Of meta_info, what a column has as it stands."""
 WRAPPED = ("token_ids", "token_loss_mask", "generation_logprobs", "prev_logprobs", "advantages")
 """NeMo-RL's lists of tokens, each in a list of one; scalars may be, or not."""
 
@@ -301,7 +303,7 @@ def sglang_response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] 
         "token id": tokens,
         "first_version": known[0],
         "last_version": known[-1],
-        **{key: meta_info[key] for key in ("cached_tokens", "prompt_tokens", "spec_accept_rate") if key in meta_info},
+        **{key: meta_info[key] for key in SGLANG_FACTS if key in meta_info},
         **some,
     }
     n_said = values.whole(meta_info, "completion_tokens")

@@ -90,7 +90,7 @@ def open_responses(
         columns=[*COLUMNS, *(name for name in OPTIONAL if name in dump.columns)],
         notes=(note, *dump.notes),
         types={
-            **dict.fromkeys(("choice", "cached_tokens", "total_prompt_tokens"), pa.int64()),
+            "choice": pa.int64(),
             "prompt_log_probs": pa.list_(pa.float64()),
             "prompt_token_ids": pa.list_(pa.int64()),
         },
