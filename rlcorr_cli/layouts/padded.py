@@ -1,13 +1,13 @@
 """Batches of padded tensors, one row of data for each framework: which tensor is which column, and where a response is.
 
-`pickled_batches` reads a file by the framework's own names.  Here its tensors are named as columns, checked to be of
-one shape and of the kinds that they should be, and cut: a sample's lists are views of its row, from where its response
-begins to where it ends.  What is one value a row stands beside them.
+`pickled_batches` reads a file by the framework's own names, `memory` takes a trainer's batch apart.  Here its tensors
+are named as columns, checked to be of one shape and of the kinds that they should be, and cut: a sample's lists are
+views of its row, from where its response begins to where it ends.  What is one value a row stands beside them.
 """
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,16 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.layouts.layout import OpenedDump, Sample
-from rlcorr_cli.layouts.pickled_batches import Batch, Jagged, data_proto, training_input, transfer_queue
+from rlcorr_cli.layouts.layout import Held, OpenedDump, Sample
+from rlcorr_cli.layouts.memory import as_array, as_rows
+from rlcorr_cli.layouts.pickled_batches import (
+    Batch,
+    Jagged,
+    data_proto,
+    training_batch,
+    training_input,
+    transfer_queue,
+)
 from rlcorr_cli.layouts.tensors import Array
 from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_whole
 
@@ -51,6 +59,8 @@ class PaddedLayout:
     shifted: columns of T - 1 tokens, entry t for token t + 1.
     no_rollout: what is wrong without the rollout's log-probs, and what to do.  missing_policy_hint: as in OpenedDump.
     copied: that of a batch whose trained policy is a copy of the rollout's, which then is none.
+    prompt: in memory, the tensors of the prompt's ids and of where these are 1; of ids of prompt and response those
+    before the response.  whole: makes a Batch of what a batch in memory holds.
     """
 
     read: Callable[[str, tuple[str, ...], tuple[str, ...]], Batch]
@@ -66,11 +76,58 @@ class PaddedLayout:
     missing_policy_hint: str
     copied: str = ""
     looked_at: tuple[str, ...] = ()
+    prompt: tuple[str, str] = ("", "")
+    whole: Callable[..., Batch] = Batch
 
     def open(self, paths: Sequence[str]) -> OpenedDump:
         """One file with a batch."""
         (path,) = paths
         batch = self.read(path, (*self.tensors, *self.rewards, *self.looked_at), tuple(self.rows))
+        folder = os.path.basename(os.path.dirname(path))
+        cut = self._cut(batch, self.step(path, batch.facts), folder if folder in self.split else None)
+        lists, values = cut.lists, cut.values
+
+        def samples() -> Iterator[Sample]:
+            names = (*lists, *values)
+            return (dict(zip(names, row, strict=True)) for row in zip(*lists.values(), *values.values(), strict=True))
+
+        return OpenedDump(
+            columns=(*lists, *values),
+            samples=samples,
+            types=dict.fromkeys(cut.narrow, pa.list_(pa.float32())),
+            notes=batch.notes,
+            missing_policy_hint=cut.missing_policy_hint,
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """Of the tensors and the values of rows that are looked at in a batch in memory."""
+        return (*self.tensors, *self.rewards, *self.looked_at, *filter(None, self.prompt), *self.rows)
+
+    def columns(self, held: Held) -> Mapping[str, Any]:
+        """A batch in memory, as its file would be read."""
+        there = {name: value for name in self.names() if (value := held.values.get(name)) is not None}
+        tensors = {name: _tensor(name, there.pop(name)) for name in [*there] if name not in self.rows}
+        n_rows = max((len(values) for values in tensors.values()), default=0)
+        rows = {name: [value] * n_rows if (row := as_rows(value)) is None else row for name, value in there.items()}
+        prompts = self._prompts(tensors)
+        batch = self.whole(tensors=tensors, rows=rows, facts=held.facts)
+        cut = self._cut(batch, self.step("", held.facts) if held.step is None else held.step, None)
+        n_rows = len(cut.lists["response_mask"])
+        return {**cut.lists, **cut.values, **({} if prompts is None else {"prompt_token_ids": prompts[:n_rows]})}
+
+    def _prompts(self, tensors: Tensors) -> list[Array] | None:
+        """The ids of each row's prompt; None where they are not at hand."""
+        (name, of_mask), response = self.prompt, tensors.get("response_mask")
+        ids, mask = tensors.get(name), tensors.get(of_mask)
+        if not isinstance(ids, np.ndarray) or not isinstance(mask, np.ndarray) or not isinstance(response, np.ndarray):
+            return [*ids] if isinstance(ids, Jagged) and name not in self.tensors else None
+        before = ids.shape[1] - response.shape[1] if name in self.tensors else 0
+        width = before or ids.shape[1]
+        if len(mask) != len(ids) or mask.shape[1] < width:
+            raise DataError(f"its {of_mask} has the shape {mask.shape}, its {name} {ids.shape}.", HINT)
+        return [row[valid != 0] for row, valid in zip(ids[:, :width], mask[:, :width], strict=True)]
+
+    def _cut(self, batch: Batch, step: int | None, split: str | None) -> "_Cut":
         tokens = {column: batch.tensors[name] for name, column in self.tensors.items() if name in batch.tensors}
         if not {"response_mask", "token_ids"} <= set(tokens):
             mask, ids, *_ = self.tensors
@@ -85,29 +142,41 @@ class PaddedLayout:
             del tokens["old_log_probs"]
             hint = self.copied
         n_rows = len(mask) if batch.n_rows is None else batch.n_rows
-        bounds = None
+        parts = [slice(None)] * n_rows
         if self.response is not None and not isinstance(mask, Jagged):
             dense = {name: values for name, values in batch.tensors.items() if not isinstance(values, Jagged)}
-            starts, ends = self.response(dense, mask)
-            bounds = starts.tolist(), ends.tolist()
-        values = _row_values(self, path, batch, n_rows)
-
-        def samples() -> Iterator[Sample]:
-            rows = zip(*tokens.values(), strict=True)
-            for row, arrays in zip(range(n_rows), rows, strict=False):
-                part = slice(None) if bounds is None else slice(bounds[0][row], bounds[1][row])
-                lists = {name: array[part] for name, array in zip(tokens, arrays, strict=True)}
-                yield {**lists, **{name: column[row] for name, column in values.items()}}
-
+            parts = [slice(*ends) for ends in zip(*map(np.ndarray.tolist, self.response(dense, mask)), strict=True)]
+        lists = {
+            name: [row[part] for row, part in zip(rows, parts[:n_rows], strict=False)] for name, rows in tokens.items()
+        }
         flat = {name: _all_values(tokens[name]) for name in (*POLICIES, "advantages") if name in tokens}
         narrow = {name for name, numbers in flat.items() if numbers.dtype.kind == "f" and numbers.itemsize <= 4}
-        return OpenedDump(
-            columns=(*tokens, *values),
-            samples=samples,
-            types=dict.fromkeys(narrow, pa.list_(pa.float32())),
-            notes=batch.notes,
-            missing_policy_hint=hint,
-        )
+        values = _row_values(self, batch, n_rows, step)
+        values |= {} if split is None else {"split": [split] * n_rows}
+        return _Cut(lists=lists, values=values, narrow=narrow, missing_policy_hint=hint)
+
+
+@frozen(kw_only=True)
+class _Cut:
+    """A batch's rows without padding: lists of a value for each token, and values; narrow: lists of 32-bit floats."""
+
+    lists: dict[str, list[Array]]
+    values: dict[str, Sequence[Any]]
+    narrow: Collection[str]
+    missing_policy_hint: str
+
+
+def _tensor(name: str, value: Any) -> Array | Jagged:
+    """A tensor of a batch in memory, or a list of one for each row."""
+    array = as_array(value)
+    rows = None if array is not None else as_rows(value)
+    if rows is not None and all(isinstance(row, (np.ndarray, list)) for row in rows):
+        arrays = [np.asarray(row) for row in rows]
+        ends = np.cumsum([0, *map(len, arrays)])
+        return Jagged(np.concatenate(arrays) if arrays else np.empty(0), ends[:-1], ends[1:])
+    if array is None or array.ndim != 2:
+        raise DataError(f"its {name} is not a tensor of rows and tokens.", HINT)
+    return array
 
 
 def _lined_up(values: Array | Jagged, mask: Array | Jagged) -> Array | Jagged:
@@ -148,7 +217,7 @@ def _is_copy(tokens: Tensors) -> bool:
     return bool(valid.any() and not np.any(valid & (old != rollout)))
 
 
-def _row_values(layout: PaddedLayout, path: str, batch: Batch, n_rows: int) -> dict[str, Sequence[Any]]:
+def _row_values(layout: PaddedLayout, batch: Batch, n_rows: int, step: int | None) -> dict[str, Sequence[Any]]:
     """What is one value a row."""
     values: dict[str, Sequence[Any]] = {}
     for reward in [batch.tensors[name] for name in layout.rewards if name in batch.tensors][:1]:
@@ -164,14 +233,10 @@ def _row_values(layout: PaddedLayout, path: str, batch: Batch, n_rows: int) -> d
         if len(batch.rows[name]) != n_rows:
             raise DataError(f"its {name} has {len(batch.rows[name]):,} values for {n_rows:,} rows.", HINT)
         values[column] = [plain(value) for value in batch.rows[name]]
-    step = layout.step(path, batch.facts)
     if step is not None:
         values["step"] = [step] * n_rows
         if layout.numbered_by_step and "group_id" in values:
             values["group_id"] = [group and f"{step}/{group}" for group in values["group_id"]]
-    folder = os.path.basename(os.path.dirname(path))
-    if folder in layout.split:
-        values["split"] = [folder] * n_rows
     return values
 
 
@@ -232,6 +297,7 @@ VERL = PaddedLayout(
     },
     rewards=("rm_scores", "token_level_scores"),
     looked_at=("attention_mask",),
+    prompt=("prompts", "attention_mask"),
     response=_behind_the_prompt,
     step=_global_steps_or_folder,
     no_rollout=(
@@ -277,6 +343,7 @@ ROLL = PaddedLayout(
         "tags": ("source", as_text),
     },
     numbered_by_step=True,
+    prompt=("input_ids", "prompt_mask"),
     response=lambda tensors, mask: from_first_to_last(mask),
     step=_in_name(r"step_(\d{1,18})"),
     split=("train", "val"),
@@ -304,6 +371,8 @@ SKYRL = PaddedLayout(
     rows={"prompt": ("group_id", as_text)},
     numbered_by_step=True,
     looked_at=("response_mask",),
+    prompt=("sequences", "attention_mask"),
+    whole=training_batch,
     response=lambda tensors, mask: from_first_to_last(tensors["response_mask"]),
     step=_in_name(r"global_step_(\d{1,18})"),
     no_rollout=(
@@ -327,7 +396,12 @@ TRL_COLUMNS = {
 """Theirs -> canonical; the rest goes by its own name."""
 
 
-def trl_columns(batch: Mapping[str, Any]) -> dict[str, Any]:
+def trl_names() -> tuple[str, ...]:
+    """Of the tensors that `trl_columns` looks at."""
+    return (*TRL_COLUMNS, "completion_mask", "tool_mask", "prompt_ids", "prompt_mask", "advantages")
+
+
+def trl_columns(held: Held) -> Mapping[str, Any]:
     """TRL's batch in memory, as GRPOTrainer's `_generate_and_score_completions` returns it and its loss takes it.
 
     completion_ids and what goes with them are padded on the right, completion_mask tells how far; tool_mask is 0 for
@@ -335,6 +409,7 @@ def trl_columns(batch: Mapping[str, Any]) -> dict[str, Any]:
     `vllm_importance_sampling_correction`; old_per_token_logps the trainer's before updates, there wherever the former
     are.  What is neither [B] nor [B, T] is no column: num_items_in_batch, and what a batch of pictures holds.
     """
+    batch = held.values
     if batch.get("sampling_per_token_logps") is None:
         raise DataError(
             "The batch of TRL's has no sampling_per_token_logps.",

@@ -141,8 +141,27 @@ BATCHES = {
     "trl": BatchLayout(
         title="a batch of GRPOTrainer",
         keys=("prompt_ids", "completion_ids", "completion_mask"),
+        names=later("padded.trl_names"),
         columns=later("padded.trl_columns"),
-    )
+    ),
+    "roll": BatchLayout(
+        title="a DataProto",
+        keys=("input_ids", "prompt_mask", "response_mask"),
+        names=later("padded.ROLL.names"),
+        columns=later("padded.ROLL.columns"),
+    ),
+    "skyrl": BatchLayout(
+        title="a TrainingInputBatch",
+        keys=("sequences", "response_mask", "loss_mask"),
+        names=later("padded.SKYRL.names"),
+        columns=later("padded.SKYRL.columns"),
+    ),
+    "verl": BatchLayout(
+        title="a DataProto",
+        keys=("input_ids", "responses", "response_mask"),
+        names=later("padded.VERL.names"),
+        columns=later("padded.VERL.columns"),
+    ),
 }
 """Batches in memory, by the framework's name."""
 NAMES = tuple(layout.name for layout in LAYOUTS)
@@ -167,6 +186,6 @@ def recognised(start: FileStart) -> tuple[str, str] | None:
     return None
 
 
-def batch_layout(batch: Mapping[str, Any]) -> tuple[str, BatchLayout] | None:
-    """The framework that a batch in memory is of, and its layout; None of a batch of none."""
-    return next((row for row in BATCHES.items() if all(batch.get(key) is not None for key in row[1].keys)), None)
+def batch_layout(names: Mapping[str, Any]) -> tuple[str, BatchLayout] | None:
+    """The framework that a batch in memory is of, by what it holds, and its layout; None of a batch of none."""
+    return next((row for row in BATCHES.items() if all(names.get(key) is not None for key in row[1].keys)), None)

@@ -1,0 +1,141 @@
+"""Batches in memory, taken apart: what an object holds by name (`held`), and its tensors as arrays.
+
+No framework is imported.  An object is known by what it has: `non_tensor_batch` is a DataProto's, `batch_size` beside
+`keys` a TensorDict's, and any other has its attributes.  A list of objects holds a row in each.  A packed batch comes
+apart at its `cu_seqlens`.  Which framework's batch it is, the names tell (`table.BATCHES`).
+
+Tensors of this machine are not copied.  `HostMemory` does that for one who keeps a batch longer than its trainer does:
+into memory that is used again for each batch, because new pages take longer than the copy itself.
+"""
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.layouts.layout import Held
+
+Array = NDArray[Any]
+BOUNDS = "cu_seqlens"
+NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
+"""What a copy of many values is kept as."""
+
+
+def held(batch: Any) -> Held | None:
+    """What a batch holds; None of what holds nothing by name."""
+    if isinstance(batch, Held):
+        return batch
+    if isinstance(batch, (list, tuple)):
+        rows = [row for row in map(_by_name, batch) if row is not None]
+        if not rows or len(rows) < len(batch):
+            return None
+        names = dict.fromkeys(name for row in rows for name in row)
+        return Held(values={name: [row.get(name) for row in rows] for name in names})  # None where a row lacks it
+    values = _by_name(batch)
+    facts = (getattr(batch, name, None) for name in ("meta_info", "metadata"))
+    known = next((each for each in facts if isinstance(each, Mapping)), {})
+    return None if values is None else Held(values=_unpacked(values), facts=known)
+
+
+def _by_name(batch: Any) -> Mapping[str, Any] | None:
+    if isinstance(batch, Mapping):
+        return {str(name): value for name, value in batch.items()}
+    others = getattr(batch, "non_tensor_batch", None)
+    if isinstance(others, Mapping):
+        return {**(_by_name(batch.batch) or {}), **others}
+    if hasattr(batch, "keys") and hasattr(batch, "batch_size"):
+        return {name: batch.get(name) for name in batch.keys() if isinstance(name, str)}  # noqa: SIM118
+    fields = getattr(batch, "__struct_fields__", None)
+    if isinstance(fields, tuple):  # msgspec's
+        return {name: getattr(batch, name) for name in fields}
+    return vars(batch) if hasattr(batch, "__dict__") and not isinstance(batch, type) else None
+
+
+def _unpacked(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same with the sequences of a packed batch as rows: what has as many values as all of them together is cut
+    where cu_seqlens, [0, end of the first, end of the second, ...], says that each begins."""
+    bounds = as_array(values.get(BOUNDS))
+    if bounds is None:
+        return values
+    if bounds.ndim != 1 or bounds.dtype.kind not in "iu" or not len(bounds) or bounds[0] or np.any(np.diff(bounds) < 0):
+        message = f"{BOUNDS} of the batch does not tell where its sequences end."
+        raise DataError(message, "It is [0, end of the first, end of the second, ...], as flash attention takes it.")
+    n_tokens, places = int(bounds[-1]), [*pairwise(bounds.tolist())]
+    rows: dict[str, Any] = {}
+    for name, value in values.items():
+        array = as_array(value)
+        flat = array[0] if array is not None and array.ndim == 2 and len(array) == 1 else array
+        is_packed = flat is not None and flat.shape == (n_tokens,) and n_tokens != len(places)
+        rows[name] = [flat[start:end] for start, end in places] if flat is not None and is_packed else value
+    return {name: value for name, value in rows.items() if name != BOUNDS}
+
+
+def is_numbers(values: Any) -> bool:
+    """Whether it is a tensor or an array, or a list that begins with a number, a tensor or another list."""
+    if isinstance(values, (list, tuple)):
+        return bool(values) and (isinstance(values[0], int | float) or is_numbers(values[0]))
+    return isinstance(values, np.ndarray) or hasattr(values, "detach")
+
+
+def as_array(values: Any) -> Array | None:
+    """A NumPy array or a tensor of torch as an array, of float32 where it was bfloat16; None of anything else."""
+    if isinstance(values, np.ndarray):
+        return values
+    if not hasattr(values, "detach") or getattr(values, "is_nested", False):
+        return None
+    tensor = values.detach().cpu()
+    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+
+
+def as_rows(values: Any) -> list[Any] | None:
+    """A value for each row, a list of numbers as an array where it was a tensor; None of one value for all rows."""
+    if getattr(values, "is_nested", False):
+        values = values.unbind()
+    elif hasattr(values, "tolist") and (as_array(values) is None or values.ndim < 2):
+        values = values.tolist()  # also an array of objects, and tensordict's list of what is no tensor
+    elif isinstance(values, np.ndarray):
+        values = [*values]
+    return [_row(value) for value in values] if isinstance(values, (list, tuple)) else None
+
+
+def _row(value: Any) -> Any:
+    array = as_array(value)
+    if array is None:
+        return value.item() if isinstance(value, np.generic) else value
+    return array if array.ndim else array.item()
+
+
+class HostMemory:
+    """Copies of one batch's tensors, by name; those of the next take their place."""
+
+    def __init__(self) -> None:
+        self._flat: dict[str, Array] = {}
+
+    def copied(self, name: str, values: Any) -> Any:
+        """Values that stay what they are, in half the room where they are whole numbers or floats of 64 bits: floats
+        are rounded, and whole numbers are kept as they are where one of them takes more."""
+        array = as_array(values)
+        rows = None if array is not None and array.dtype != object else as_rows(values)
+        if rows is not None and rows and all(isinstance(row, np.ndarray) and row.ndim == 1 for row in rows):
+            ends = np.cumsum([len(row) for row in rows]).tolist()
+            flat = self._place(name, (ends[-1],), np.result_type(*{row.dtype for row in rows}))
+            for row, start, end in zip(rows, [0, *ends], ends, strict=False):
+                np.copyto(flat[start:end], row, casting="unsafe")
+            return [flat[start:end] for start, end in pairwise([0, *ends])]
+        if rows is not None:
+            return rows
+        if array is None or not array.ndim:
+            return values if array is None else array.copy()
+        place = self._place(name, array.shape, array.dtype)
+        np.copyto(place, array, casting="unsafe")
+        return place
+
+    def _place(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+        kept = NARROW.get(np.dtype(dtype), np.dtype(dtype)) if len(shape) > 1 else np.dtype(dtype)
+        n_bytes = int(np.prod(shape)) * kept.itemsize
+        if len(self._flat.get(name, ())) < n_bytes:
+            self._flat[name] = np.empty(n_bytes, np.uint8)
+        return self._flat[name][:n_bytes].view(kept).reshape(shape)
