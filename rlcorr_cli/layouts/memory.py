@@ -1,8 +1,9 @@
 """Batches in memory, taken apart: what an object holds by name (`held`), and its tensors as arrays.
 
 No framework is imported.  An object is known by what it has: `non_tensor_batch` is a DataProto's, `batch_size` beside
-`keys` a TensorDict's, and any other has its attributes.  A list of objects holds a row in each.  A packed batch comes
-apart at its `cu_seqlens`.  Which framework's batch it is, the names tell (`table.BATCHES`).
+`keys` a TensorDict's, and any other has its attributes.  A list of objects holds a row in each, or, where they have
+tensors of two dimensions, a batch in each.  A packed batch comes apart at its `cu_seqlens`.  Which framework's batch it
+is, the names tell (`table.BATCHES`).
 
 Tensors of this machine are not copied.  `HostMemory` does that for one who keeps a batch longer than its trainer does:
 into memory that is used again for each batch, because new pages take longer than the copy itself.
@@ -32,12 +33,28 @@ def held(batch: Any) -> Held | None:
         rows = [row for row in map(_by_name, batch) if row is not None]
         if not rows or len(rows) < len(batch):
             return None
+        sizes = [next((len(value) for value in row.values() if getattr(value, "ndim", 0) == 2), None) for row in rows]
         names = dict.fromkeys(name for row in rows for name in row)
-        return Held(values={name: [row.get(name) for row in rows] for name in names})  # None where a row lacks it
+        columns = {name: [row.get(name) for row in rows] for name in names}  # None where a row lacks it
+        if None not in sizes:
+            there = {name: values for name, values in columns.items() if any(value is not None for value in values)}
+            columns = {name: _joined(values, sizes) for name, values in there.items()}
+        return Held(values=columns)
     values = _by_name(batch)
     facts = (getattr(batch, name, None) for name in ("meta_info", "metadata"))
     known = next((each for each in facts if isinstance(each, Mapping)), {})
     return None if values is None else Held(values=_unpacked(values), facts=known)
+
+
+def _joined(values: list[Any], sizes: list[Any]) -> Any:
+    """What batches of so many rows hold by one name, as one: tensors filled up with 0 on the right."""
+    arrays = [array for value in values if (array := as_array(value)) is not None and array.ndim == 2]
+    if len(arrays) == len(values):
+        width = max(array.shape[1] for array in arrays)
+        return np.concatenate([np.pad(array, ((0, 0), (0, width - array.shape[1]))) for array in arrays])
+    rows = [as_rows(value) for value in values]
+    is_of_rows = all(of is not None and len(of) == n for of, n in zip(rows, sizes, strict=True))
+    return [row for of in rows for row in of or ()] if is_of_rows else values
 
 
 def _by_name(batch: Any) -> Mapping[str, Any] | None:
@@ -81,9 +98,11 @@ def is_numbers(values: Any) -> bool:
 
 
 def as_array(values: Any) -> Array | None:
-    """A NumPy array or a tensor of torch as an array, of float32 where it was bfloat16; None of anything else."""
+    """A NumPy array, a tensor of torch or what makes one (tinker's TensorData) as an array, of float32 where it was
+    bfloat16; None of anything else."""
     if isinstance(values, np.ndarray):
         return values
+    values = values.to_torch() if hasattr(values, "to_torch") else values
     if not hasattr(values, "detach") or getattr(values, "is_nested", False):
         return None
     tensor = values.detach().cpu()

@@ -8,6 +8,7 @@ views of its row, from where its response begins to where it ends.  What is one 
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -27,16 +28,21 @@ from rlcorr_cli.layouts.pickled_batches import (
     transfer_queue,
 )
 from rlcorr_cli.layouts.tensors import Array
-from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_whole
+from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_whole, span
 
 POLICIES = ("rollout_log_probs", "old_log_probs", "ref_log_probs")
 Ends = tuple[NDArray[np.int64], NDArray[np.int64]]
 """Where each row's response begins and ends."""
 Tensors = Mapping[str, Array | Jagged]
+OF_ROWS = ("reward", "group_id", "sample_id", "policy_version", "policy_version_end", "source", "finish_reason")
+"""Columns of one value a row, which a batch in memory may have under these names, whatever trainer it is of."""
 
 
-def from_first_to_last(mask: Array) -> Ends:
+def from_first_to_last(mask: Array | Jagged) -> Ends:
     """From the first to the last 1 of each row, a tool's tokens between them among it; a row without one is empty."""
+    if isinstance(mask, Jagged):
+        parts = [span(row != 0) for row in mask]
+        return np.array([part.start for part in parts], np.int64), np.array([part.stop for part in parts], np.int64)
     n_rows, width = mask.shape
     if not width:
         return np.zeros(n_rows, np.int64), np.zeros(n_rows, np.int64)
@@ -58,25 +64,30 @@ class PaddedLayout:
     step: of a batch, by its path and what is said of it.  split: folders by which a file's rows are told apart.
     shifted: columns of T - 1 tokens, entry t for token t + 1.
     no_rollout: what is wrong without the rollout's log-probs, and what to do.  missing_policy_hint: as in OpenedDump.
-    copied: that of a batch whose trained policy is a copy of the rollout's, which then is none.
-    prompt: in memory, the tensors of the prompt's ids and of where these are 1; of ids of prompt and response those
-    before the response.  whole: makes a Batch of what a batch in memory holds.
+    copied: that of a batch whose trained policy is a copy of the rollout's, which then is none; skipped: that of one
+    whose trained policy is 0 everywhere.
+    prompt: in memory, the tensors of the ids of prompt and response and of where these are no padding ('': everywhere),
+    of which those before the response are the prompt's.  laid_out: puts what a batch in memory holds into this form,
+    sources: of these values, too.  whole: makes a Batch of what it holds.
     """
 
-    read: Callable[[str, tuple[str, ...], tuple[str, ...]], Batch]
+    read: Callable[..., Batch] = Batch
     tensors: Mapping[str, str]
-    rows: Mapping[str, tuple[str, Callable[[Any], Any]]]
+    rows: Mapping[str, tuple[str, Callable[[Any], Any]]] = field(default_factory=dict)
     rewards: tuple[str, ...] = ()
     numbered_by_step: bool = False
-    response: Callable[[Mapping[str, Array], Array], Ends] | None
-    step: Callable[[str, Mapping[Any, Any]], int | None]
+    response: Callable[[Mapping[str, Array], Array | Jagged], Ends] | None
+    step: Callable[[str, Mapping[Any, Any]], int | None] = lambda path, facts: None
     split: tuple[str, ...] = ()
     shifted: tuple[str, ...] = ()
-    no_rollout: tuple[str, str]
-    missing_policy_hint: str
+    no_rollout: tuple[str, str] = ("its batch has no log-probs of the rollout.", HINT)
+    missing_policy_hint: str = ""
     copied: str = ""
+    skipped: str = ""
     looked_at: tuple[str, ...] = ()
     prompt: tuple[str, str] = ("", "")
+    laid_out: Callable[[Held], Held] = lambda held: held
+    sources: tuple[str, ...] = ()
     whole: Callable[..., Batch] = Batch
 
     def open(self, paths: Sequence[str]) -> OpenedDump:
@@ -101,31 +112,25 @@ class PaddedLayout:
 
     def names(self) -> tuple[str, ...]:
         """Of the tensors and the values of rows that are looked at in a batch in memory."""
-        return (*self.tensors, *self.rewards, *self.looked_at, *filter(None, self.prompt), *self.rows)
+        return (*self._tensors, *self.rows, *self.sources, *OF_ROWS)
+
+    @property
+    def _tensors(self) -> tuple[str, ...]:
+        return (*self.tensors, *self.rewards, *self.looked_at, *filter(None, self.prompt))
 
     def columns(self, held: Held) -> Mapping[str, Any]:
-        """A batch in memory, as its file would be read."""
-        there = {name: value for name in self.names() if (value := held.values.get(name)) is not None}
-        tensors = {name: _tensor(name, there.pop(name)) for name in [*there] if name not in self.rows}
+        """A batch in memory, as its file would be read; what has a column's own name and is one value a row, too."""
+        held = self.laid_out(held)
+        there = {name: value for name, value in held.values.items() if value is not None}
+        tensors = {name: _tensor(name, there[name]) for name in self._tensors if name in there}
         n_rows = max((len(values) for values in tensors.values()), default=0)
-        rows = {name: [value] * n_rows if (row := as_rows(value)) is None else row for name, value in there.items()}
-        prompts = self._prompts(tensors)
+        of_rows = {name: there[name] for name in (*self.rows, *OF_ROWS) if name in there}
+        rows = {name: [value] * n_rows if (row := as_rows(value)) is None else row for name, value in of_rows.items()}
         batch = self.whole(tensors=tensors, rows=rows, facts=held.facts)
         cut = self._cut(batch, self.step("", held.facts) if held.step is None else held.step, None)
-        n_rows = len(cut.lists["response_mask"])
-        return {**cut.lists, **cut.values, **({} if prompts is None else {"prompt_token_ids": prompts[:n_rows]})}
-
-    def _prompts(self, tensors: Tensors) -> list[Array] | None:
-        """The ids of each row's prompt; None where they are not at hand."""
-        (name, of_mask), response = self.prompt, tensors.get("response_mask")
-        ids, mask = tensors.get(name), tensors.get(of_mask)
-        if not isinstance(ids, np.ndarray) or not isinstance(mask, np.ndarray) or not isinstance(response, np.ndarray):
-            return [*ids] if isinstance(ids, Jagged) and name not in self.tensors else None
-        before = ids.shape[1] - response.shape[1] if name in self.tensors else 0
-        width = before or ids.shape[1]
-        if len(mask) != len(ids) or mask.shape[1] < width:
-            raise DataError(f"its {of_mask} has the shape {mask.shape}, its {name} {ids.shape}.", HINT)
-        return [row[valid != 0] for row, valid in zip(ids[:, :width], mask[:, :width], strict=True)]
+        ids, valid = map(tensors.get, self.prompt)
+        prompts = {} if ids is None else {"prompt_token_ids": _prompts(ids, valid, cut.before_end)}
+        return {**{name: rows[name] for name in OF_ROWS if name in rows}, **cut.lists, **cut.values, **prompts}
 
     def _cut(self, batch: Batch, step: int | None, split: str | None) -> "_Cut":
         tokens = {column: batch.tensors[name] for name, column in self.tensors.items() if name in batch.tensors}
@@ -134,16 +139,19 @@ class PaddedLayout:
             raise DataError(f"its batch has no {ids} or no {mask}.", HINT)
         if "rollout_log_probs" not in tokens:
             raise DataError(*self.no_rollout)
-        tokens |= {name: _lined_up(tokens[name], tokens["response_mask"]) for name in self.shifted if name in tokens}
+        tokens |= {name: _lined_up(tokens[name], tokens["token_ids"]) for name in self.shifted if name in tokens}
+        hint = "" if "old_log_probs" in tokens else self.missing_policy_hint
+        if self.skipped and _is_placeholder(tokens):
+            del tokens["old_log_probs"]
+            hint = self.skipped
         _check(tokens)
         mask = tokens["response_mask"]
-        hint = "" if "old_log_probs" in tokens else self.missing_policy_hint
         if not hint and self.copied and _is_copy(tokens):
             del tokens["old_log_probs"]
             hint = self.copied
         n_rows = len(mask) if batch.n_rows is None else batch.n_rows
-        parts = [slice(None)] * n_rows
-        if self.response is not None and not isinstance(mask, Jagged):
+        parts = [slice(0, None)] * n_rows
+        if self.response is not None:
             dense = {name: values for name, values in batch.tensors.items() if not isinstance(values, Jagged)}
             parts = [slice(*ends) for ends in zip(*map(np.ndarray.tolist, self.response(dense, mask)), strict=True)]
         lists = {
@@ -153,17 +161,32 @@ class PaddedLayout:
         narrow = {name for name, numbers in flat.items() if numbers.dtype.kind == "f" and numbers.itemsize <= 4}
         values = _row_values(self, batch, n_rows, step)
         values |= {} if split is None else {"split": [split] * n_rows}
-        return _Cut(lists=lists, values=values, narrow=narrow, missing_policy_hint=hint)
+        before_end = [len(row) - part.start for row, part in zip(mask, parts[:n_rows], strict=False)]
+        return _Cut(lists=lists, values=values, narrow=narrow, missing_policy_hint=hint, before_end=before_end)
 
 
 @frozen(kw_only=True)
 class _Cut:
-    """A batch's rows without padding: lists of a value for each token, and values; narrow: lists of 32-bit floats."""
+    """A batch's rows without padding: lists of a value for each token, and values; narrow: lists of 32-bit floats.
+
+    before_end: how many places before the end of its tensors each response begins.
+    """
 
     lists: dict[str, list[Array]]
     values: dict[str, Sequence[Any]]
     narrow: Collection[str]
     missing_policy_hint: str
+    before_end: Sequence[int]
+
+
+def _prompts(ids: Array | Jagged, valid: Array | Jagged | None, before_end: Sequence[int]) -> list[Array]:
+    """What is before each row's response, without padding."""
+    if valid is not None and valid.shape != ids.shape:
+        raise DataError(f"the mask of its prompts has the shape {valid.shape}, their ids {ids.shape}.", HINT)
+    prompts = [row[: len(row) - n] for row, n in zip(ids, before_end, strict=False)]
+    if valid is None:
+        return prompts
+    return [prompt[keep[: len(prompt)] != 0] for prompt, keep in zip(prompts, valid, strict=False)]
 
 
 def _tensor(name: str, value: Any) -> Array | Jagged:
@@ -179,11 +202,11 @@ def _tensor(name: str, value: Any) -> Array | Jagged:
     return array
 
 
-def _lined_up(values: Array | Jagged, mask: Array | Jagged) -> Array | Jagged:
+def _lined_up(values: Array | Jagged, ids: Array | Jagged) -> Array | Jagged:
     """T - 1 columns as T, 0.0 for the first token, which nothing predicts."""
-    if isinstance(values, Jagged) or isinstance(mask, Jagged):
+    if isinstance(values, Jagged) or isinstance(ids, Jagged):
         return values
-    fits = values.ndim == mask.ndim == 2 and values.shape[1] + 1 == mask.shape[1]
+    fits = values.ndim == ids.ndim == 2 and values.shape[1] + 1 == ids.shape[1]
     return np.pad(values, ((0, 0), (1, 0))) if fits else values
 
 
@@ -208,6 +231,12 @@ def _check(tokens: Tensors) -> None:
             raise DataError(f"its token ids are of {flat.dtype}, not whole numbers.", HINT)
         if name == "response_mask" and flat.size and (flat.min() < 0 or flat.max() > 1):
             raise DataError(f"its response_mask holds {flat.min()} to {flat.max()}, not 0 and 1.", HINT)
+
+
+def _is_placeholder(tokens: Tensors) -> bool:
+    """Whether old_log_probs are 0 everywhere, as where a trainer skips their forward pass."""
+    old = tokens.get("old_log_probs")
+    return old is not None and old.shape == tokens["response_mask"].shape and not np.any(_all_values(old))
 
 
 def _is_copy(tokens: Tensors) -> bool:
@@ -261,10 +290,17 @@ def _global_steps_or_folder(path: str, facts: Mapping[Any, Any]) -> int | None:
     return int(folder) if step is None and is_number else step
 
 
-def _behind_the_prompt(tensors: Mapping[str, Array], mask: Array) -> Ends:
+def in_response(tensors: Mapping[str, Array], mask: Array | Jagged) -> Ends:
+    """From the first to the last token that the mask counts."""
+    return from_first_to_last(mask)
+
+
+def _behind_the_prompt(tensors: Mapping[str, Array], mask: Array | Jagged) -> Ends:
     """From the first column to the end of attention_mask behind the prompt, with a tool's tokens."""
     attention = tensors.get("attention_mask")
     starts = np.zeros(len(mask), np.int64)
+    if isinstance(mask, Jagged):
+        return starts, mask.ends - mask.starts
     if attention is None:
         return starts, from_first_to_last(mask)[1]
     n_rows, width = mask.shape
@@ -297,7 +333,7 @@ VERL = PaddedLayout(
     },
     rewards=("rm_scores", "token_level_scores"),
     looked_at=("attention_mask",),
-    prompt=("prompts", "attention_mask"),
+    prompt=("input_ids", "attention_mask"),
     response=_behind_the_prompt,
     step=_global_steps_or_folder,
     no_rollout=(
@@ -344,13 +380,14 @@ ROLL = PaddedLayout(
     },
     numbered_by_step=True,
     prompt=("input_ids", "prompt_mask"),
-    response=lambda tensors, mask: from_first_to_last(mask),
+    response=in_response,
     step=_in_name(r"step_(\d{1,18})"),
     split=("train", "val"),
     no_rollout=(
         "its batch has no infer_logprobs.",
         "Let the engine return log-probs, so that infer_logprobs is in the batch.",
     ),
+    skipped="old_log_probs are 0: the run did not compute them. Train with enable_old_logprobs_recompute: true.",
     missing_policy_hint="rollout_mock dumps the rollout before the trainer scores it. Call batch.save_to_disk(PATH) in "
     "the pipeline after old_log_probs are computed, and name that file.",
 )

@@ -137,31 +137,28 @@ BINARY_LAYOUTS = (
     ),
 )
 LAYOUTS = tuple(sorted((*BINARY_LAYOUTS, *JSON_LAYOUTS), key=lambda layout: layout.name))
+
+
+def _batch(title: str, home: str, *keys: str) -> BatchLayout:
+    return BatchLayout(title=title, keys=keys, names=later(f"{home}names"), columns=later(f"{home}columns"))
+
+
 BATCHES = {
-    "trl": BatchLayout(
-        title="a batch of GRPOTrainer",
-        keys=("prompt_ids", "completion_ids", "completion_mask"),
-        names=later("padded.trl_names"),
-        columns=later("padded.trl_columns"),
+    "trl": _batch("a batch of GRPOTrainer", "padded.trl_", "prompt_ids", "completion_ids", "completion_mask"),
+    "areal": _batch("a dict of PPOActor", "trainers.AREAL.", "input_ids", "loss_mask", "logprobs", "attention_mask"),
+    "ms-swift": _batch("a GRPOBatch", "trainers.MS_SWIFT.", "completion_mask", "seq_lengths", "input_ids"),
+    "nemo-rl": _batch("a BatchedDataDict", "trainers.NEMO_RL.", "input_ids", "token_mask", "generation_logprobs"),
+    "open-instruct": _batch(
+        "CollatedBatchData", "trainers.OPEN_INSTRUCT.", "query_responses", "response_masks", "vllm_logprobs"
     ),
-    "roll": BatchLayout(
-        title="a DataProto",
-        keys=("input_ids", "prompt_mask", "response_mask"),
-        names=later("padded.ROLL.names"),
-        columns=later("padded.ROLL.columns"),
-    ),
-    "skyrl": BatchLayout(
-        title="a TrainingInputBatch",
-        keys=("sequences", "response_mask", "loss_mask"),
-        names=later("padded.SKYRL.names"),
-        columns=later("padded.SKYRL.columns"),
-    ),
-    "verl": BatchLayout(
-        title="a DataProto",
-        keys=("input_ids", "responses", "response_mask"),
-        names=later("padded.VERL.names"),
-        columns=later("padded.VERL.columns"),
-    ),
+    "openrlhf": _batch("an Experience", "trainers.OPENRLHF.", "sequences", "action_mask"),
+    "prime-rl": _batch("micro batches", "trainers.PRIME_RL.", "input_ids", "inference_logprobs", "loss_mask"),
+    "roll": _batch("a DataProto", "padded.ROLL.", "input_ids", "prompt_mask", "response_mask"),
+    "skyrl": _batch("a TrainingInputBatch", "padded.SKYRL.", "sequences", "response_mask", "loss_mask"),
+    "slime": _batch("train data", "slime_train.batch_", "tokens", "response_lengths", "loss_masks"),
+    "slime-samples": _batch("a list of Sample", "slime.batch_", "tokens", "response_length", "loss_mask"),
+    "tinker": _batch("loss_fn_inputs of Datums", "trainers.TINKER.", "target_tokens", "logprobs", "mask"),
+    "verl": _batch("a DataProto", "padded.VERL.", "input_ids", "responses", "response_mask"),
 }
 """Batches in memory, by the framework's name."""
 NAMES = tuple(layout.name for layout in LAYOUTS)

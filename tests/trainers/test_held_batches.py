@@ -1,0 +1,136 @@
+"""Batches of every trainer, in memory: their rows are those of the golden files, or those that they were made of."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rlcorr_cli import analyze
+from rlcorr_cli.errors import DataError
+from rlcorr_cli.reading.tables import in_memory
+from tests.layouts.native_rows import agree, expected
+from tests.trainers import held
+
+ROWS = held.rows()
+
+
+def rows_of(batch: Any) -> list[dict[str, Any]]:
+    """As a batch is read."""
+    name = in_memory(batch)
+    assert name is not None
+    return name.table.to_pylist()
+
+
+FORMS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "openrlhf": ("old_log_probs", lambda: held.openrlhf(ROWS)),
+    "openrlhf, a list of experiences": ("old_log_probs", lambda: [held.openrlhf(ROWS[:5]), held.openrlhf(ROWS[5:])]),
+    "nemo-rl": ("old_log_probs", lambda: held.nemo_rl(ROWS)),
+    "areal, before compute_advantages": ("old_log_probs", lambda: held.areal(ROWS, advantages=False)),
+    "areal, after compute_advantages": ("old_log_probs", lambda: held.areal(ROWS, advantages=True)),
+    "areal, a list of trajectories": ("old_log_probs", lambda: [held.areal([row], advantages=True) for row in ROWS]),
+    "ms-swift": ("old_log_probs", lambda: held.ms_swift(ROWS)),
+    "prime-rl": ("current_log_probs", lambda: held.prime_rl(ROWS)),
+    "prime-rl, micro batches": ("current_log_probs", lambda: [held.prime_rl(ROWS[:7]), held.prime_rl(ROWS[7:])]),
+    "open-instruct": ("old_log_probs", lambda: held.open_instruct(ROWS)),
+    "tinker": ("current_log_probs", lambda: held.tinker(ROWS)),
+}
+"""A trainer's batch of ROWS, and what its trained policy is."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_batch_holds_the_rows_that_it_was_made_of(form: str) -> None:
+    trained, make = FORMS[form]
+    read = rows_of(make())
+    assert len(read) == len(ROWS)
+    for row, made in zip(read, ROWS, strict=True):
+        right = made.canonical
+        right[trained] = right.pop("old_log_probs")
+        if form == "tinker":
+            right["prompt_token_ids"] = right["prompt_token_ids"][1:]  # a Datum's targets begin at the second token
+        for name, values in right.items():
+            assert np.array_equal(np.array(row[name], np.float32), np.array(values, np.float32)), name
+        if "advantages" in row:
+            assert set(row["advantages"]) == {np.float32(made.advantage)}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_batch_gives_the_numbers_of_its_columns(form: str) -> None:
+    columns = [row.canonical for row in ROWS]
+    right = analyze({name: [row[name] for row in columns] for name in columns[0]}).whole.values["k3_kl"]
+    assert analyze(FORMS[form][1]()).whole.values["k3_kl"] == pytest.approx(right, rel=1e-5)
+
+
+def test_rows_that_nemo_rl_leaves_out_have_no_token_that_counts() -> None:
+    read = rows_of(held.nemo_rl(ROWS, left_out=3))
+    assert [sum(row["response_mask"]) == 0 for row in read] == [i == 3 for i in range(len(ROWS))]
+    assert len(read[3]["token_ids"]) == len(ROWS[3].canonical["token_ids"])
+
+
+@pytest.mark.parametrize("form", ["nemo-rl", "areal"])
+def test_a_policy_that_was_not_computed_is_none(form: str) -> None:
+    batch = held.nemo_rl(ROWS) if form == "nemo-rl" else held.areal(ROWS, advantages=True)
+    if form == "nemo-rl":
+        batch["prev_logprobs"] = batch["prev_logprobs"] * 0
+    else:
+        batch["prox_logp"] = batch["logprobs"].clone()
+    assert "old_log_probs" not in rows_of(batch)[0]
+
+
+def test_versions_of_areal_are_those_of_sampled_tokens() -> None:
+    batch = held.areal(ROWS, advantages=True)
+    batch["versions"][2, len(ROWS[2].prompt)] = 3
+    read = rows_of(batch)
+    assert [(row["policy_version"], row["policy_version_end"]) for row in read[1:4]] == [(5, 5), (3, 5), (5, 5)]
+
+
+def test_what_is_given_under_a_columns_own_name_is_read() -> None:
+    groups = [f"g{i // 4}" for i in range(len(ROWS))]
+    read = rows_of({**vars(held.openrlhf(ROWS)), "group_id": groups, "finish_reason": "stop"})
+    assert [row["group_id"] for row in read] == groups
+    assert {row["finish_reason"] for row in read} == {"stop"}
+
+
+COMMON = ("token_ids", "rollout_log_probs", "old_log_probs")
+
+
+TRAIN_DATA = {
+    "slime/v1": ("slime/expected_train_v1.parquet", "0_0.pt", "0_1.pt", "1_0.pt"),
+    "miles": ("miles/expected_train.parquet", "3_0.pt", "3_1.pt"),
+    "miles3": ("miles3/expected_train.parquet", "4_0.pt", "4_1.pt"),
+}
+
+
+@pytest.mark.parametrize("folder", TRAIN_DATA)
+def test_train_data_of_slime_and_miles_in_memory_is_that_of_its_file(folder: str) -> None:
+    right, *files = TRAIN_DATA[folder]
+    for file in files:
+        path = f"{folder}/train_data/{file}"
+        true = expected(right, path.partition("/")[2])
+        agree(rows_of(held.slime_train(path)), true, *COMMON, "advantages", "sample_id")
+        assert len(true) > 3
+
+
+def test_a_slice_of_context_parallelism_is_refused() -> None:
+    with pytest.raises(DataError, match="rollout_log_probs for a response"):
+        rows_of(held.slime_train("miles/cp2/train_data/3_0.pt"))
+
+
+def test_a_list_of_samples_is_a_rollout_file_of_slime() -> None:
+    for file in ("rollout_data/0.pt", "rollout_data/1.pt"):
+        read = rows_of([*held.slime_samples(f"slime/{file}")])
+        columns = ("token_ids", "reward", "group_id", "sample_id", "policy_version", "status", "remove_sample")
+        agree(read, expected("slime/expected_rollout.parquet", file), "rollout_log_probs", *columns)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_batch_of_nemo_rl_is_that_of_its_file(step: int) -> None:
+    file = f"train_data_step{step}.jsonl"
+    agree(rows_of(held.nemo_rl_file(f"nemo-rl/{file}")), expected("nemo-rl/expected.parquet", file), *COMMON)
+
+
+@pytest.mark.parametrize("file", ["step_7/rank_0.jsonl", "step_7/rank_1.jsonl", "step_8/rank_0.jsonl"])
+def test_micro_batches_of_prime_rl_are_those_of_its_file(file: str) -> None:
+    read = rows_of(held.prime_rl_file(f"prime-rl/token_exports/{file}"))
+    true = expected("prime-rl/expected_token_exports.parquet", f"token_exports/{file}")
+    agree(read, [row for row in true if row["n_valid"]], "token_ids", "rollout_log_probs", "current_log_probs")
