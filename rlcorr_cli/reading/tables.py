@@ -58,7 +58,7 @@ def in_memory(value: Any) -> InMemory | None:
     if isinstance(value, Mapping) and (splits := [str(name) for name, split in value.items() if _is_dataset(split)]):
         message = f"The table in memory has {len(splits)} splits: {', '.join(splits)}."
         raise UsageError(message, f'Take one, such as dataset["{splits[0]}"].')
-    if isinstance(value, Mapping) and not value:
+    if isinstance(value, Mapping) and not [*value.keys()]:  # a TensorDict is neither true nor false
         raise UsageError("The table in memory has no columns.", LAY_OUT)
     batch = held(value)
     if batch is None:
