@@ -153,10 +153,10 @@ class PaddedLayout:
         narrow = {name for name, numbers in flat.items() if numbers.dtype.kind == "f" and numbers.itemsize <= 4}
         values = _row_values(self, batch, n_rows, step)
         values |= {} if split is None else {"split": [split] * n_rows}
-        return _Cut(lists=lists, values=values, narrow=narrow, missing_policy_hint=hint)
+        return _Cut(lists, values, narrow, hint)
 
 
-@frozen(kw_only=True)
+@frozen
 class _Cut:
     """A batch's rows without padding: lists of a value for each token, and values; narrow: lists of 32-bit floats."""
 
