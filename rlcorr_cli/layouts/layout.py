@@ -102,11 +102,13 @@ class Held:
 
     values: by name, a tensor or array of one or two dimensions, a list with a value or a tensor for each row, or one
     value for all rows.  facts: what it says of the whole batch.  step: the training step, where its caller knows it.
+    framework: whose batch it is, where that was found out.
     """
 
     values: Mapping[str, Any]
     facts: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
     step: int | None = None
+    framework: str = ""
 
 
 @frozen(kw_only=True)

@@ -23,6 +23,7 @@ Array = NDArray[Any]
 BOUNDS = "cu_seqlens"
 NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.float64): np.dtype(np.float32)}
 """What a copy of many values is kept as."""
+LARGEST = 1 << 31
 
 
 def held(batch: Any) -> Held | None:
@@ -131,30 +132,30 @@ class HostMemory:
     """Copies of one batch's tensors, by name; those of the next take their place."""
 
     def __init__(self) -> None:
-        self._flat: dict[str, Array] = {}
+        self._pages: dict[str, Array] = {}
 
     def copied(self, name: str, values: Any) -> Any:
-        """Values that stay what they are, in half the room where they are whole numbers or floats of 64 bits: floats
-        are rounded, and whole numbers are kept as they are where one of them takes more."""
+        """Values that stay what they are when their owner overwrites them: what has a value for each token in 32 bits,
+        where whole numbers fit; rows of lists as a list."""
         array = as_array(values)
         rows = None if array is not None and array.dtype != object else as_rows(values)
-        if rows is not None and rows and all(isinstance(row, np.ndarray) and row.ndim == 1 for row in rows):
-            ends = np.cumsum([len(row) for row in rows]).tolist()
-            flat = self._place(name, (ends[-1],), np.result_type(*{row.dtype for row in rows}))
-            for row, start, end in zip(rows, [0, *ends], ends, strict=False):
-                np.copyto(flat[start:end], row, casting="unsafe")
-            return [flat[start:end] for start, end in pairwise([0, *ends])]
-        if rows is not None:
+        if rows is None:
+            return values if array is None else array.copy() if array.ndim < 2 else self._copy(name, array)
+        if not rows or not all(isinstance(row, np.ndarray) and row.ndim == 1 for row in rows):
             return rows
-        if array is None or not array.ndim:
-            return values if array is None else array.copy()
-        place = self._place(name, array.shape, array.dtype)
+        return [self._copy(f"{name} {number}", row) for number, row in enumerate(rows)]
+
+    def _copy(self, name: str, array: Array) -> Array:
+        kept = array.dtype if array.dtype == np.int64 and not _fits(array) else NARROW.get(array.dtype, array.dtype)
+        n_bytes = array.size * kept.itemsize
+        if len(self._pages.get(name, ())) < n_bytes:
+            self._pages[name] = np.empty(n_bytes, np.uint8)
+        place = self._pages[name][:n_bytes].view(kept).reshape(array.shape)
         np.copyto(place, array, casting="unsafe")
         return place
 
-    def _place(self, name: str, shape: tuple[int, ...], dtype: Any) -> Array:
-        kept = NARROW.get(np.dtype(dtype), np.dtype(dtype)) if len(shape) > 1 else np.dtype(dtype)
-        n_bytes = int(np.prod(shape)) * kept.itemsize
-        if len(self._flat.get(name, ())) < n_bytes:
-            self._flat[name] = np.empty(n_bytes, np.uint8)
-        return self._flat[name][:n_bytes].view(kept).reshape(shape)
+
+def _fits(array: Array) -> bool:
+    """Whether whole numbers fit in 32 bits; of numbers from 0 up all bits together say so, in one pass."""
+    bits = int(np.bitwise_or.reduce(array, axis=None))
+    return 0 <= bits < LARGEST or (bits < 0 and array.min() >= -LARGEST and array.max() < LARGEST)

@@ -3,11 +3,8 @@
 Loads nothing heavy, because options name the rows; what reads a file is loaded with the first of its kind.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from rlcorr_cli.layouts.json_layouts import JSON_LAYOUTS
-from rlcorr_cli.layouts.layout import BatchLayout, Layout, later
+from rlcorr_cli.layouts.layout import BatchLayout, Held, Layout, later
 from rlcorr_cli.layouts.recognise import FileStart, by_capture, by_dashboard, by_monitor, by_pickle, by_torch_keys
 
 
@@ -183,6 +180,8 @@ def recognised(start: FileStart) -> tuple[str, str] | None:
     return None
 
 
-def batch_layout(names: Mapping[str, Any]) -> tuple[str, BatchLayout] | None:
-    """The framework that a batch in memory is of, by what it holds, and its layout; None of a batch of none."""
-    return next((row for row in BATCHES.items() if all(names.get(key) is not None for key in row[1].keys)), None)
+def batch_layout(held: Held) -> tuple[str, BatchLayout] | None:
+    """The framework that a batch in memory is of, by its keys, and its layout; None of a batch of none."""
+    if held.framework:
+        return held.framework, BATCHES[held.framework]
+    return next((row for row in BATCHES.items() if all(held.values.get(key) is not None for key in row[1].keys)), None)

@@ -63,7 +63,7 @@ def in_memory(value: Any) -> InMemory | None:
     batch = held(value)
     if batch is None:
         return None
-    known = batch_layout(batch.values)
+    known = batch_layout(batch)
     if known is None:
         columns = as_columns(value, batch)
         return None if columns is None else InMemory(as_table(columns))
@@ -121,13 +121,14 @@ def _column_in_memory(name: str, values: Any) -> pa.Array:
             return pa.array(values if rows is None else rows)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(f"{name} of the table in memory is not a column: {error}.", LAY_OUT) from error
+    to_arrow = as_arrow if array.dtype.kind in "biuf" else pa.array
     if array.ndim == 1:
-        return pa.array(array)
+        return to_arrow(array)
     if array.ndim != 2:
         raise DataError(f"{name} of the table in memory has {array.ndim} dimensions.", LAY_OUT)
     rows, tokens = array.shape
-    flat = pa.array(np.ascontiguousarray(array).reshape(-1))
-    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * tokens), flat)
+    flat = to_arrow(np.ascontiguousarray(array).reshape(-1))
+    return pa.ListArray.from_arrays(as_arrow(np.arange(rows + 1, dtype=np.int32) * tokens), flat)
 
 
 def _numbers_of_rows(rows: list[Any] | None) -> pa.Array | None:
