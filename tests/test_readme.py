@@ -213,7 +213,8 @@ def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
 
 OTHERS_OWN = {
     *("--dump-details", "--save_traces", "--no-monitors", "--no-dump-train-data", "--get-mismatch-metrics"),
-    *("--custom-tis-function-path", "--use-tis", "--tis-clip"),
+    *("--custom-tis-function-path", "--use-tis", "--tis-clip", "--use-rollout-logprobs"),
+    *("--algo", "--use_vllm", "--padding_free"),
     *("--head", "--address", "--array", "--cpus-per-task", "--mem", "--parsable", "--dependency", "--wrap"),
 }
 """Flags of trainers, by which they write dumps or correct, and of clusters."""
@@ -311,7 +312,7 @@ def test_the_python_example_in_readme_runs(workplace: Path, capsys: pytest.Captu
     """But for the one that takes a cluster, which tests/engines/test_ray.py runs."""
     blocks = [block for block in re.findall(r"```python\n(.*?)```", BOOK, re.DOTALL) if "rlcorr_cli" in block]
     blocks = [block for block in blocks if "import ray" not in block]
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks[::-1]:
         exec(compile(block, "README.md", "exec"), {})
     out = capsys.readouterr().out

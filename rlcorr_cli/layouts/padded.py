@@ -162,10 +162,10 @@ class PaddedLayout:
         values = _row_values(self, batch, n_rows, step)
         values |= {} if split is None else {"split": [split] * n_rows}
         before_end = [len(row) - part.start for row, part in zip(mask, parts[:n_rows], strict=False)]
-        return _Cut(lists, values, narrow, hint, before_end)
+        return _Cut(lists=lists, values=values, narrow=narrow, missing_policy_hint=hint, before_end=before_end)
 
 
-@frozen
+@frozen(kw_only=True)
 class _Cut:
     """A batch's rows without padding: lists of a value for each token, and values; narrow: lists of 32-bit floats.
 

@@ -1,12 +1,14 @@
 """Batches of every trainer, in memory: their rows are those of the golden files, or those that they were made of."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
-from rlcorr_cli import analyze
+from rlcorr_cli import Recorder, analyze, inspect
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.tables import in_memory
 from tests.layouts.native_rows import agree, expected
@@ -59,6 +61,25 @@ def test_a_batch_gives_the_numbers_of_its_columns(form: str) -> None:
     columns = [row.canonical for row in ROWS]
     right = analyze({name: [row[name] for row in columns] for name in columns[0]}).whole.values["k3_kl"]
     assert analyze(FORMS[form][1]()).whole.values["k3_kl"] == pytest.approx(right, rel=1e-5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_recorded_batch_is_a_dump_of_its_rows(tmp_path: Path, form: str) -> None:
+    trained, make = FORMS[form]
+    with Recorder(tmp_path, strict=True) as recorder:
+        recorder.write(make(), step=7)
+    read = pq.read_table(tmp_path).to_pylist()
+    for row, made in zip(read, ROWS, strict=True):
+        right = made.canonical
+        for name, ours in (("token_ids", "token_ids"), ("rollout_log_probs",) * 2, (trained, "old_log_probs")):
+            assert np.array_equal(np.array(row[name], np.float32), np.array(right[ours], np.float32)), name
+        assert row["response_mask"] == right["response_mask"]
+    assert [len({row["prompt_id"] for row in read[i : i + 4]}) for i in range(0, len(read), 4)] == [1, 1, 1]
+    assert len({row["prompt_id"] for row in read}) == len(ROWS) // 4
+    assert {row["step"] for row in read} == {7}
+    found = inspect(str(tmp_path))
+    assert found.bad_rows == 0
+    assert {"rollout_log_probs", "old_log_probs"} <= set(found.columns)
 
 
 def test_rows_that_nemo_rl_leaves_out_have_no_token_that_counts() -> None:
