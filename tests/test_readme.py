@@ -311,11 +311,13 @@ def test_the_python_example_in_readme_runs(workplace: Path, capsys: pytest.Captu
     """But for the one that takes a cluster, which tests/engines/test_ray.py runs."""
     blocks = [block for block in re.findall(r"```python\n(.*?)```", BOOK, re.DOTALL) if "rlcorr_cli" in block]
     blocks = [block for block in blocks if "import ray" not in block]
-    assert len(blocks) == 2
-    for block in blocks[::-1]:
-        exec(compile(block, "README.md", "exec"), {})
+    assert len(blocks) == 3
+    names: dict[str, object] = {}  # of the batch in memory, which is recorded then
+    for block in (*blocks[1:], blocks[0]):
+        exec(compile(block, "README.md", "exec"), names)
     out = capsys.readouterr().out
     assert (workplace / "canonical.parquet").exists()
+    assert (workplace / "dump" / "step-00000001.rank0.parquet").exists()
     assert "shape: (1," in out
     assert out.splitlines()[-1] == "64 64 667.0"
     assert (workplace / "python.parquet").exists()
