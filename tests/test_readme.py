@@ -317,6 +317,7 @@ def test_the_python_example_in_readme_runs(workplace: Path, capsys: pytest.Captu
         exec(compile(block, "README.md", "exec"), {})
     out = capsys.readouterr().out
     assert (workplace / "canonical.parquet").exists()
+    assert (workplace / "toy" / "step-00000003.rank0.parquet").exists()
     assert "shape: (1," in out
     assert out.splitlines()[-1] == "64 64 667.0"
     assert (workplace / "python.parquet").exists()

@@ -103,7 +103,7 @@ def test_lists_run_from_the_first_to_the_last_token_that_counts(tmp_path: Path) 
 
 def test_ids_before_the_response_are_its_prompt(tmp_path: Path) -> None:
     whole = {name: np.pad(ARRAYS[of], ((0, 0), (PROMPT, 0))) for name, of in trainers.CANONICAL.items()}
-    held = {**whole, "input_ids": ARRAYS["tokens"], "attention_mask": ARRAYS["attention"]}
+    held = {**whole, "token_ids": ARRAYS["tokens"], "attention_mask": ARRAYS["attention"]}
     rows = recorded(tmp_path / "whole", held)
     assert [row["prompt_id"] for row in rows] == [
         row["prompt_id"] for row in recorded(tmp_path / "roll", trainers.roll())
@@ -124,7 +124,6 @@ def test_texts_are_written_where_they_are_wanted(tmp_path: Path) -> None:
     without, with_texts = (recorded(tmp_path / str(text), trainers.samples(), text=text) for text in (False, True))
     assert "prompt" not in without[0]
     assert [row["prompt"] for row in with_texts] == ["Why?"] * 3
-    assert len({row["prompt_id"] for row in without}) == 1
 
 
 def groups(n: int, seed: int) -> dict[str, Any]:
@@ -183,7 +182,6 @@ def test_a_run_that_goes_on_replaces_what_an_earlier_one_wrote_of_a_step(tmp_pat
     for rank in (0, 1):
         with Recorder(tmp_path, strict=True) as recorder:
             recorder.write(batch(5, rank), step=5)
-        os.utime(tmp_path / "step-00000005.rank0.parquet", (1, 1))
     assert analyze(tmp_path).whole.values["k3_kl"] == pytest.approx(analyze(batch(5, 1)).whole.values["k3_kl"])
     assert len(files_of(tmp_path)) == 1
 
@@ -207,14 +205,14 @@ def test_no_file_of_another_tool_or_process_is_replaced(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", [{"every": 0}, {"share": 0}, {"share": 1.5}, {"patience": -1}])
 def test_options_that_mean_nothing_are_refused_at_once(options: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="Recorder takes every from 1"):
+    with pytest.raises(UsageError, match="Recorder takes no every="):
         Recorder(tmp_path, **options)
     with pytest.raises(UsageError, match="writes to a disk"):
         Recorder("s3://bucket/dump")
 
 
 UNKNOWN: dict[str, tuple[Any, str]] = {
-    "a mapping": ({"logits": torch.ones(2, 3)}, "There is no column for rollout_log_probs"),
+    "a mapping": ({"logits": torch.ones(2, 3)}, "There is no column for rollout_log_probs; the columns are logits."),
     "an object": (trainers.DataProto({"logits": torch.ones(2, 3)}, {}), "it holds logits"),
     "nothing": (None, "not of type NoneType"),
     "other lengths": ({**batch(1), "reward": np.ones(3)}, "columns of different lengths"),

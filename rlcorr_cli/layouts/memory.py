@@ -84,10 +84,9 @@ def _unpacked(values: Mapping[str, Any]) -> Mapping[str, Any]:
     n_tokens, places = int(bounds[-1]), [*pairwise(bounds.tolist())]
     rows: dict[str, Any] = {}
     for name, value in values.items():
-        array = as_array(value)
-        flat = array[0] if array is not None and array.ndim == 2 and len(array) == 1 else array
-        is_packed = flat is not None and flat.shape == (n_tokens,) and n_tokens != len(places)
-        rows[name] = [flat[start:end] for start, end in places] if flat is not None and is_packed else value
+        is_packed = getattr(value, "shape", ()) in ((n_tokens,), (1, n_tokens)) and n_tokens != len(places)
+        array = as_array(value) if is_packed else None
+        rows[name] = value if array is None else [array.reshape(-1)[start:end] for start, end in places]
     return {name: value for name, value in rows.items() if name != BOUNDS}
 
 

@@ -98,9 +98,9 @@ are."""
 ENTROPIES = ("entropy", "entropies", "entropys", "token_entropy", "token_entropies")
 """Columns that hold the entropy of the distribution that each token was drawn from, if there are as many as tokens."""
 
-INPUT_IDS, PADDING = "input_ids", ("attention_mask", "prompt_mask")
-"""Ids of a batch's prompts and responses together; and which of these, or of a prompt's ids, are no padding."""
-OTHERS = ("ref_log_probs", "policy_version_end", "policy_version_lag", "total_prompt_tokens", "is_masked", INPUT_IDS)
+PADDING = ("attention_mask", "prompt_mask")
+"""Which of a prompt's ids, or of those of prompt and response, are no padding."""
+OTHERS = ("ref_log_probs", "policy_version_end", "policy_version_lag", "total_prompt_tokens", "is_masked")
 NAMED = {*COLUMNS, *(alias for aliases in ALIASES.values() for alias in aliases), *ENTROPIES, *PADDING, *OTHERS}
 """Columns of these names, whatever they are."""
 

@@ -9,6 +9,7 @@ file is Parquet, and says which step it holds, of which rank and of how many (`m
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO
 
@@ -26,7 +27,7 @@ from rlcorr_cli.layouts.table import batch_layout
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import as_arrow, as_numpy, as_texts, cast, flattened, take
 from rlcorr_cli.reading.columns import candidates, resolve
-from rlcorr_cli.reading.names import INPUT_IDS, LEVELS, PADDING, PROMPT_TEXTS, TOKENS
+from rlcorr_cli.reading.names import LEVELS, PADDING, PROMPT_TEXTS, TOKENS
 from rlcorr_cli.reading.request import PlanColumns
 from rlcorr_cli.reading.rows_out import writer
 from rlcorr_cli.reading.schema import KNOWN
@@ -54,14 +55,26 @@ class RecordedStep:
 def snapshot(batch: Any, host: HostMemory, step: int) -> Held:
     """Copies of what may be recorded of a batch; a DataError of a batch of no kind that is known."""
     given = held(batch)
-    known = None if given is None else batch_layout(given)
-    if given is None or (known is None and as_columns(batch, given) is None):
+    if given is None:
         message = f"A batch is a mapping of tensors or an object that holds some, not of type {type(batch).__name__}."
         raise DataError(message, "Give what the trainer computes its loss of.")
-    names = {*KNOWN, *TEXTS} if known is None else {*known[1].names()}
+    framework, layout = batch_layout(given) or ("", None)
+    if layout is None:
+        as_columns(batch, given)
+        _refuse_others([name for name, values in given.values.items() if values is not None])
+    names = {*KNOWN, *TEXTS} if layout is None else {*layout.names()}
     taken = {name: value for name, value in given.values.items() if name in names and value is not None}
     copies = {name: host.copied(name, value) for name, value in taken.items()}
-    return Held(values=copies, facts=given.facts, step=step, framework="" if known is None else known[0])
+    return Held(values=copies, facts=given.facts, step=step, framework=framework)
+
+
+def _refuse_others(names: Sequence[str]) -> None:
+    """A DataError where two policies are not among columns of these names."""
+    try:
+        resolve(names, {}, PlanColumns())
+    except DataError as error:
+        hint = 'Give it by that name: recorder.write({**batch, "old_log_probs": old}, step=step).'
+        raise DataError(error.what, hint) from error
 
 
 def rows_of(taken: Held, *, share: float = 1.0, text: bool = False, worker: int | None = None) -> pa.Table:
@@ -70,16 +83,17 @@ def rows_of(taken: Held, *, share: float = 1.0, text: bool = False, worker: int 
     name = in_memory(taken)
     assert name is not None, "a snapshot was known by its keys"
     table, names = name.table, name.table.column_names
-    resolve(names, {}, PlanColumns(), [field.name for field in table.schema if types.is_list(field.type)])
+    _refuse_others(names)
     theirs = {found[0]: name for name in RENAMED if len(found := candidates(name, names, {})) == 1}
-    table = _with_prompts(table.rename_columns([theirs.get(name, name) for name in names]))
+    table = table.rename_columns([theirs.get(name, name) for name in names])
+    table = _with_prompts(table, _response(table))
     if share < 1:
         table = take(table, np.flatnonzero(_chosen(table, share)))
     more = {"step": as_arrow(np.full(table.num_rows, taken.step, np.int64))}
-    if worker is not None and not any(name in table.column_names for name in LEVELS["worker"]):
+    if worker is not None and set(names).isdisjoint(LEVELS["worker"]):
         more["worker"] = as_arrow(np.full(table.num_rows, worker, np.int64))
-    response, named = _responses(table), _with(table, more)
-    arrays = {name: _narrowed(name, named[name].combine_chunks(), response, text) for name in named.column_names}
+    response, table = _response(table), _with(table, more)
+    arrays = {name: _narrowed(name, table[name].combine_chunks(), response, text) for name in table.column_names}
     return pa.table({name: array for name, array in arrays.items() if array is not None})
 
 
@@ -112,62 +126,45 @@ def _with(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
     return pa.table({**others, **columns})
 
 
-@frozen
-class _Lists:
-    """Where each row's list begins and ends, among the values of all; and in it, what lies from the first to the last
-    token that counts."""
-
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    first: NDArray[np.int64]
-    after: NDArray[np.int64]
-
-    def are_of(self, offsets: NDArray[np.int64]) -> bool:
-        """Whether other lists lie likewise."""
-        return np.array_equal(offsets[:-1], self.starts) and np.array_equal(offsets[1:], self.ends)
+_Response = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+"""Where each row's list begins and the last one ends, among the values of all; and of each where its first token that
+counts is, and what is behind its last one."""
 
 
-def _responses(table: pa.Table) -> _Lists | None:
+def _response(table: pa.Table) -> _Response | None:
     """Of the mask; None without one."""
     if "response_mask" not in table.column_names:
         return None
     flags, offsets = flattened(table["response_mask"].combine_chunks())
-    valid = np.flatnonzero(as_numpy(flags, null=0))
-    place, end = np.searchsorted(valid, offsets[:-1]), np.searchsorted(valid, offsets[1:])
-    valid = np.append(valid, 0)
+    valid = np.append(np.flatnonzero(as_numpy(flags, null=0)), len(flags))
+    place, end = np.searchsorted(valid, offsets[:-1]), np.searchsorted(valid[:-1], offsets[1:])
     first = np.where(place == end, offsets[:-1], valid[place])
-    return _Lists(offsets[:-1], offsets[1:], first, np.where(place == end, first, valid[end - 1] + 1))
+    return offsets, first, np.where(place == end, first, valid[end - 1] + 1)
 
 
-def _with_prompts(table: pa.Table) -> pa.Table:
+def _with_prompts(table: pa.Table, response: _Response | None) -> pa.Table:
     """The table with a hash and the length of each row's prompt, of its own ids or of those before the response, in
-    the place of ids that are not the response's; with a hash of its text where there are no ids."""
-    numbers = [field.name for field in table.schema if types.holds_token_ids(field.type)]
-    if INPUT_IDS in numbers and not any(name in numbers for name in TOKENS):
-        table = table.rename_columns(["token_ids" if name == INPUT_IDS else name for name in table.column_names])
-        numbers.append("token_ids")
-    of_prompts = [name for name in PROMPT_TEXTS if name in numbers]
-    others = {*of_prompts, INPUT_IDS, *PADDING}
-    without = table.drop_columns([name for name in table.column_names if name in others])
-    masks = [as_numpy(flattened(table[name].combine_chunks())[0], 0) for name in PADDING if name in table.column_names]
-    response = _responses(table)
-    for name in (*of_prompts, *(name for name in TOKENS if name in numbers)):
-        values, offsets = flattened(table[name].combine_chunks())
-        if name not in of_prompts and (response is None or not response.are_of(offsets)):
+    the place of its ids."""
+    numbers = [field.name for field in table.schema if types.holds_mask(field.type)]
+    lists = {
+        name: flattened(table[name].combine_chunks()) for name in (*PROMPT_TEXTS, *PADDING, *TOKENS) if name in numbers
+    }
+    without = table.drop_columns([name for name in lists if name not in TOKENS])
+    masks = [as_numpy(lists.pop(name)[0], null=0) != 0 for name in PADDING if name in lists]
+    for name, (values, offsets) in lists.items():
+        ends = offsets[1:]
+        if name in TOKENS and (response is None or not np.array_equal(offsets, response[0])):
             continue
-        ends = offsets[1:] if name in of_prompts or response is None else response.first
+        if name in TOKENS and response is not None:
+            ends = response[1]
         ids = as_numpy(values, null=0).astype("<i8")
-        valid = next((mask != 0 for mask in masks if len(mask) == len(ids)), np.ones(len(ids), np.bool_))
-        places = [slice(*bounds) for bounds in zip(offsets[:-1].tolist(), ends.tolist(), strict=True)]
-        prompts = [ids[place][valid[place]] for place in places]
-        if any(map(len, prompts)):
-            hashes = as_texts([_digest(prompt.tobytes()).hex() for prompt in prompts])
-            lengths = as_arrow(np.array([len(prompt) for prompt in prompts], np.int32))
-            return _with(without, {"prompt_id": hashes, "prompt_length": lengths})
-    for name in PROMPT_TEXTS:
-        if name in table.column_names and pa.types.is_string(table.schema.field(name).type):
-            texts = (str(text).encode() for text in table[name].to_pylist())
-            return _with(without, {"prompt_id": as_texts([_digest(text).hex() for text in texts])})
+        valid = next((mask for mask in masks if len(mask) == len(ids)), np.ones(len(ids), np.bool_))
+        spans = zip(offsets[:-1].tolist(), ends.tolist(), strict=True)
+        prompts = [ids[start:end][valid[start:end]].tobytes() for start, end in spans]
+        if any(prompts):
+            hashes = as_texts([_digest(prompt).hex() for prompt in prompts])
+            lengths = np.array([len(prompt) // ids.itemsize for prompt in prompts], np.int32)
+            return _with(without, {"prompt_id": hashes, "prompt_length": as_arrow(lengths)})
     return without
 
 
@@ -188,15 +185,15 @@ def _chosen(table: pa.Table, share: float) -> list[bool]:
     return [int.from_bytes(_digest(first[group].encode()), "big") < share * 2**64 for group in groups]
 
 
-def _narrowed(name: str, array: pa.Array, response: _Lists | None, text: bool) -> pa.Array | None:
+def _narrowed(name: str, array: pa.Array, response: _Response | None, text: bool) -> pa.Array | None:
     """A column without padding, floats in lists in 32 bits, and nulls in the column's own type; None of one that is not
     written."""
     if pa.types.is_null(array.type):
         return cast(array, TYPES[name]) if name in TYPES else None
-    numbers = array.type.value_type if types.is_list(array.type) else array.type
-    if name in TEXTS and not text and not types.holds_reward(numbers):
+    is_list = types.is_list(array.type)
+    if name in TEXTS and not text and not types.holds_reward(array.type.value_type if is_list else array.type):
         return None
-    if not types.is_list(array.type):
+    if not is_list:
         return array
     values, offsets = flattened(array)
     if name == "response_mask":
@@ -204,7 +201,7 @@ def _narrowed(name: str, array: pa.Array, response: _Lists | None, text: bool) -
             values = cast(values, pa.int8())
     elif pa.types.is_floating(values.type):
         values = cast(values, pa.float32(), lossy=True)
-    if response is not None and response.are_of(offsets):
-        lengths = as_arrow(response.after - response.first)
-        values, offsets = flattened(pa.LargeListViewArray.from_arrays(as_arrow(response.first), lengths, values))
+    if response is not None and np.array_equal(offsets, response[0]):
+        first, lengths = as_arrow(response[1]), as_arrow(response[2] - response[1])
+        values, offsets = flattened(pa.LargeListViewArray.from_arrays(first, lengths, values))
     return pa.ListArray.from_arrays(as_arrow(offsets.astype(np.int32)), values)

@@ -13,7 +13,6 @@ import os
 import queue
 import sys
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -65,18 +64,15 @@ class Recorder:
         strict: bool = False,
     ) -> None:
         if every < 1 or not 0 < share <= 1 or patience < 0:
-            raise UsageError(
-                f"Recorder takes every from 1, share above 0 and up to 1, and patience from 0, not every={every}, "
-                f"share={share}, patience={patience}.",
-                'Such as Recorder("dump/", every=10, share=0.1).',
-            )
+            message = f"Recorder takes no every={every}, share={share}, patience={patience}."
+            raise UsageError(message, "every is 1 or more, share above 0 and up to 1, patience 0 or more seconds.")
         if scheme(os.fspath(folder)):
             raise UsageError(f"Recorder writes to a disk, not to {folder}.", "Name a folder, and copy its files.")
         self.folder = Path(folder)
         self.lost: list[int] = []
         self._every, self._share, self._patience, self._text = every, share, patience, text
         self._rank, self._world, self._strict = rank, world, strict
-        self._started = time.time()
+        self._older = {path.name for path in self.folder.glob("step-*")}
         self._begin()
 
     def __enter__(self) -> Self:
@@ -104,7 +100,7 @@ class Recorder:
     def _begin(self) -> None:
         self._process = os.getpid()
         self._thread: threading.Thread | None = None
-        self._free: queue.Queue[HostMemory] = queue.Queue()
+        self._free: queue.LifoQueue[HostMemory] = queue.LifoQueue()  # what was used last, which has its pages
         self._copied: queue.Queue[tuple[Held, HostMemory, RecordedStep] | None] = queue.Queue()
         for _ in range(QUEUED):
             self._free.put(HostMemory())
@@ -183,21 +179,20 @@ class Recorder:
     def _write_file(self, taken: Held, mark: RecordedStep) -> None:
         worker = mark.rank if mark.world != 1 else None
         rows = rows_of(taken, share=self._share, text=self._text, worker=worker)
-        with as_output_error(Destination(path=self.folder, option="Recorder(folder)")):
-            self.folder.mkdir(parents=True, exist_ok=True)
-        if not self._n_files:
-            sweep((self.folder,))
         number = self._n_files[mark.step, mark.rank] + 1
         name = f"step-{mark.step:08d}.rank{mark.rank}{'' if number == 1 else f'.{number}'}.parquet"
         path = self.folder / name
         destination = Destination(path=path, option="Recorder(folder)", overwrite=self._may_replace(path))
         with Outputs() as outputs, as_output_error(destination):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            if not self._n_files:
+                sweep((self.folder,))
             temporary = outputs.add(destination)
             with temporary.open("xb") as file:
                 write(rows, file, mark)
             sync(temporary)
             outputs.publish()
-        self._n_files[mark.step, mark.rank] += 1
+        self._n_files[mark.step, mark.rank] = number
 
     def _may_replace(self, path: Path) -> bool:
         """Whether a file is of an earlier run, which this one goes on with from a step before."""
@@ -205,7 +200,7 @@ class Recorder:
             return False
         if mark_of(str(path)) is None:
             raise OutputError(f"{path} is there, and no Recorder wrote it.", "Name a folder of its own.")
-        if path.stat().st_mtime > self._started:
+        if path.name not in self._older:
             hint = "Give each its rank: Recorder(folder, rank=...); or rank=None where they hold copies."
             raise OutputError(f"{path} was written by another process meanwhile.", hint)
         return True
