@@ -140,7 +140,7 @@ class HostMemory:
         rows = None if array is not None and array.dtype != object else as_rows(values)
         if rows is None:
             return values if array is None else array.copy() if array.ndim < 2 else self._copy(name, array)
-        if not rows or not all(isinstance(row, np.ndarray) and row.ndim == 1 for row in rows):
+        if not rows or not all(isinstance(row, np.ndarray) for row in rows):
             return rows
         return [self._copy(f"{name} {number}", row) for number, row in enumerate(rows)]
 

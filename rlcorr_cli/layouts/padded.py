@@ -120,7 +120,10 @@ class PaddedLayout:
 
     def columns(self, held: Held) -> Mapping[str, Any]:
         """A batch in memory, as its file would be read; what has a column's own name and is one value a row, too."""
-        held = self.laid_out(held)
+        try:
+            held = self.laid_out(held)
+        except (LookupError, ValueError) as error:  # NumPy's, of other shapes
+            raise DataError("its tensors have other shapes than its trainer's.", HINT) from error
         there = {name: value for name, value in held.values.items() if value is not None}
         tensors = {name: _tensor(name, there[name]) for name in self._tensors if name in there}
         n_rows = max((len(values) for values in tensors.values()), default=0)

@@ -10,19 +10,20 @@ from typing import Any
 
 import numpy as np
 
+from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.layout import Held
 from rlcorr_cli.layouts.memory import as_array
 from rlcorr_cli.layouts.packed_batches import COLUMNS
 from rlcorr_cli.layouts.padded import POLICIES, PaddedLayout, in_response
 from rlcorr_cli.layouts.tensors import Array
-from rlcorr_cli.layouts.values import as_number, as_whole
+from rlcorr_cli.layouts.values import HINT, as_number
 
 OF_TOKENS = ("response_mask", "token_ids", *POLICIES, "advantages")
 
 
-def _tensors(*names: str) -> dict[str, str]:
-    """Their names for OF_TOKENS, in its order, and what each is."""
-    return dict(zip(names, OF_TOKENS, strict=False))
+def _tensors(names: str) -> dict[str, str]:
+    """A trainer's names for OF_TOKENS, in its order, and what each is."""
+    return dict(zip(names.split(), OF_TOKENS, strict=False))
 
 
 def _arrays(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, Array]:
@@ -43,9 +44,7 @@ def _without_left_out(held: Held) -> Held:
 
 
 NEMO_RL = PaddedLayout(
-    tensors=_tensors(
-        *("counted", "input_ids", "generation_logprobs", "prev_logprobs", "reference_policy_logprobs", "advantages")
-    ),
+    tensors=_tensors("counted input_ids generation_logprobs prev_logprobs reference_policy_logprobs advantages"),
     looked_at=("token_mask",),
     laid_out=_without_left_out,
     sources=("sample_mask",),
@@ -56,17 +55,12 @@ NEMO_RL = PaddedLayout(
 """BatchedDataDict of grpo_train and async_grpo_train, over T tokens of prompt and response."""
 
 OPENRLHF = PaddedLayout(
-    tensors=_tensors(
-        *("action_mask", "sequences", "rollout_log_probs", "action_log_probs", "base_action_log_probs", "advantages")
-    ),
+    tensors=_tensors("action_mask sequences rollout_log_probs action_log_probs base_action_log_probs advantages"),
     shifted=("response_mask", *POLICIES, "advantages"),
     rows={"rewards": ("reward", as_number)},
     response=in_response,
     prompt=("sequences", "attention_mask"),
-    no_rollout=(
-        "its rollout_log_probs are None: the engine returned none.",
-        "Train with --algo.advantage.is_correction_level token to have them kept.",
-    ),
+    no_rollout=("its rollout_log_probs are None.", "Train with --algo.advantage.is_correction_level token."),
 )
 """Experience, whose lists have T - 1 values for the T tokens of prompt and response."""
 
@@ -83,16 +77,12 @@ def _at_their_tokens(held: Held) -> Held:
     if versions is None:
         return _with(held, moved)
     first, last = (np.where(valid, versions, other) for other in (np.iinfo(versions.dtype).max, -1))
-    return _with(held, {**moved, "first_version": first.min(axis=1), "last_version": last.max(axis=1)})
+    return _with(held, {**moved, "policy_version": first.min(axis=1), "policy_version_end": last.max(axis=1)})
 
 
 AREAL = PaddedLayout(
-    tensors=_tensors("loss_mask", "input_ids", "logprobs", "prox_logp", "ref_logp", "advantages"),
-    rows={
-        "rewards": ("reward", as_number),
-        "first_version": ("policy_version", as_whole),
-        "last_version": ("policy_version_end", as_whole),
-    },
+    tensors=_tensors("loss_mask input_ids logprobs prox_logp ref_logp advantages"),
+    rows={"rewards": ("reward", as_number)},
     laid_out=_at_their_tokens,
     sources=("versions", "tot_rewards"),
     response=in_response,
@@ -111,16 +101,12 @@ def _of_completions(held: Held) -> Held:
 
 MS_SWIFT = PaddedLayout(
     tensors=_tensors(
-        *("completion_mask", "completion_ids", "rollout_per_token_logps", "old_per_token_logps"),
-        *("ref_per_token_logps", "advantages"),
+        "completion_mask completion_ids rollout_per_token_logps old_per_token_logps ref_per_token_logps advantages"
     ),
     laid_out=_of_completions,
     response=in_response,
     prompt=("input_ids", "attention_mask"),
-    no_rollout=(
-        "its rollout_per_token_logps are None.",
-        "Let vLLM sample: --use_vllm true. They are None, too, if a response has more or fewer log-probs than tokens.",
-    ),
+    no_rollout=("its rollout_per_token_logps are None.", "Let vLLM sample: --use_vllm true."),
 )
 """GRPOBatch with the model's inputs beside it, over the completions."""
 
@@ -131,10 +117,11 @@ def _packed(held: Held, layout: PaddedLayout) -> Held:
     names = [name for name in (*layout.tensors, "position_ids") if held.values.get(name) is not None]
     rows: dict[str, list[Array]] = {name: [] for name in names}
     for of_pack in zip(*(held.values[name] for name in names), strict=True):
-        pack = {
-            name: array.reshape(-1) for name, array in _arrays(dict(zip(names, of_pack, strict=True)), names).items()
-        }
+        arrays = _arrays(dict(zip(names, of_pack, strict=True)), names)
+        pack = {name: array.reshape(-1) for name, array in arrays.items()}
         starts, n_tokens = np.flatnonzero(pack["position_ids"] == 0), len(pack["position_ids"])
+        if not len(starts) or starts[0]:
+            raise DataError("its position_ids do not begin at 0, so that nothing tells its sequences apart.", HINT)
         counted = np.add.reduceat(pack[names[0]] != 0, starts) > 0
         parts = [slice(*ends) for ends in zip(starts[counted], np.append(starts[1:], n_tokens)[counted], strict=True)]
         for name, array in pack.items():
@@ -153,9 +140,7 @@ PRIME_RL = PaddedLayout(
 """TensorMicroBatch, a pack of sequences, to which the trainer's log-probs are added."""
 
 OPEN_INSTRUCT = PaddedLayout(
-    tensors=_tensors(
-        *("response_masks", "query_responses", "vllm_logprobs", "old_logprobs", "ref_logprobs", "advantages")
-    ),
+    tensors=_tensors("response_masks query_responses vllm_logprobs old_logprobs ref_logprobs advantages"),
     laid_out=lambda held: _packed(held, OPEN_INSTRUCT),
     sources=("position_ids",),
     response=in_response,
@@ -164,7 +149,7 @@ OPEN_INSTRUCT = PaddedLayout(
 """CollatedBatchData, lists of packs, to which the trainer's log-probs are added."""
 
 TINKER = PaddedLayout(
-    tensors=_tensors("mask", "target_tokens", "logprobs")
+    tensors=_tensors("mask target_tokens logprobs")
     | {"advantages": "advantages", "training_logprobs": "current_log_probs"},
     response=in_response,
     prompt=("target_tokens", ""),

@@ -88,6 +88,35 @@ def test_rows_that_nemo_rl_leaves_out_have_no_token_that_counts() -> None:
     assert len(read[3]["token_ids"]) == len(ROWS[3].canonical["token_ids"])
 
 
+def test_a_recorded_batch_may_be_overwritten_at_once(tmp_path: Path) -> None:
+    batch = held.open_instruct(ROWS)
+    with Recorder(tmp_path, strict=True) as recorder:
+        recorder.write(batch, step=0)
+        for packs in batch.values():
+            for pack in packs:
+                pack.zero_()
+    read = pq.read_table(tmp_path)["rollout_log_probs"].to_pylist()
+    assert read == [[float(np.float32(value)) for value in row.canonical["rollout_log_probs"]] for row in ROWS]
+
+
+BROKEN = {
+    "areal": {**held.areal(ROWS, advantages=False), "loss_mask": np.ones(3)},
+    "ms-swift": {**held.ms_swift(ROWS), "completion_mask": np.ones(3)},
+    "nemo-rl": {**held.nemo_rl(ROWS), "sample_mask": np.ones(3)},
+    "open-instruct": {**held.open_instruct(ROWS), "position_ids": [np.ones(3)]},
+    "openrlhf": {**vars(held.openrlhf(ROWS)), "attention_mask": np.ones((2, 2))},
+    "prime-rl": {**held.prime_rl(ROWS), "position_ids": held.positions(ROWS) + 1},
+    "slime": {**held.slime_train("slime/v1/train_data/0_0.pt"), "loss_masks": [np.ones(3)] * 4},
+    "tinker": [{**row, "mask": np.ones((3, 3))} for row in held.tinker(ROWS)],
+}
+
+
+@pytest.mark.parametrize("form", BROKEN)
+def test_tensors_that_do_not_fit_are_a_data_error(form: str) -> None:
+    with pytest.raises(DataError):
+        rows_of(BROKEN[form])
+
+
 @pytest.mark.parametrize("form", ["nemo-rl", "areal"])
 def test_a_policy_that_was_not_computed_is_none(form: str) -> None:
     batch = held.nemo_rl(ROWS) if form == "nemo-rl" else held.areal(ROWS, advantages=True)
