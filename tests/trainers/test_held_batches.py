@@ -105,7 +105,8 @@ BROKEN = {
     "nemo-rl": {**held.nemo_rl(ROWS), "sample_mask": np.ones(3)},
     "open-instruct": {**held.open_instruct(ROWS), "position_ids": [np.ones(3)]},
     "openrlhf": {**vars(held.openrlhf(ROWS)), "attention_mask": np.ones((2, 2))},
-    "prime-rl": {**held.prime_rl(ROWS), "position_ids": held.positions(ROWS) + 1},
+    "prime-rl": {**held.prime_rl(ROWS), "position_ids": held.positions(ROWS).roll(-1)},
+    "prime-rl, of no sequence": {**held.prime_rl(ROWS), "position_ids": held.positions(ROWS) + 1},
     "slime": {**held.slime_train("slime/v1/train_data/0_0.pt"), "loss_masks": [np.ones(3)] * 4},
     "tinker": [{**row, "mask": np.ones((3, 3))} for row in held.tinker(ROWS)],
 }
@@ -157,7 +158,11 @@ def test_train_data_of_slime_and_miles_in_memory_is_that_of_its_file(folder: str
     for file in files:
         path = f"{folder}/train_data/{file}"
         true = expected(right, path.partition("/")[2])
-        agree(rows_of(held.slime_train(path)), true, *COMMON, "advantages", "sample_id")
+        batch = held.slime_train(path)
+        read = rows_of(batch)
+        agree(read, true, *COMMON, "advantages", "sample_id")
+        whole = [row["prompt_token_ids"] + row["token_ids"] for row in read]
+        assert whole == [tokens.tolist() for tokens in batch["tokens"]]
         assert len(true) > 3
 
 
@@ -168,7 +173,9 @@ def test_a_slice_of_context_parallelism_is_refused() -> None:
 
 def test_a_list_of_samples_is_a_rollout_file_of_slime() -> None:
     for file in ("rollout_data/0.pt", "rollout_data/1.pt"):
-        read = rows_of([*held.slime_samples(f"slime/{file}")])
+        samples = [*held.slime_samples(f"slime/{file}")]
+        read = rows_of(samples)
+        assert [row["prompt_token_ids"] + row["token_ids"] for row in read] == [sample.tokens for sample in samples]
         columns = ("token_ids", "reward", "group_id", "sample_id", "policy_version", "status", "remove_sample")
         agree(read, expected("slime/expected_rollout.parquet", file), "rollout_log_probs", *columns)
 
