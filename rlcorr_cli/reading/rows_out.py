@@ -190,7 +190,7 @@ class _Parquet(_Table):
 
     def _begun(self, schema: pa.Schema) -> pq.ParquetWriter:
         try:
-            split, others = _columns_of_file(schema)
+            split, others = _columns_of_file(schema.remove_metadata())  # pyarrow 17 hashes none with any
         except pa.ArrowNotImplementedError as error:  # an object without keys, for one
             raise DataError(f"Parquet cannot hold these rows: {error}.", LINES) from error
         how = {"use_dictionary": others, "use_byte_stream_split": split}

@@ -28,7 +28,8 @@ import numpy, pyarrow, pyarrow.parquet
 began, before = time.perf_counter(), time.process_time()
 from rlcorr_cli import Recorder
 Recorder("/nowhere")
-print(f"{time.perf_counter() - began:.2f} s, of CPU {time.process_time() - before:.2f} s; torch", "torch" in sys.modules)
+took, cpu = time.perf_counter() - began, time.process_time() - before
+print(f"{took:.2f} s, of CPU {cpu:.2f} s; torch: {'torch' in sys.modules}")
 """
 
 
