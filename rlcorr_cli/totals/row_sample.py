@@ -2,10 +2,10 @@
 
 A row has a key, a hash of how its log-probs begin, of its length and of its id.  Level 0 takes every row, and level L
 those whose key is at most 2^64 * 2^(-L / 16), so that each level holds 4% fewer than the one before it.  While rows are
-read, they are kept at the lowest level at which they hold `most` valid tokens at most (of masked ones: MASKED).  Two
-samples add to the one that a single reading of both would have taken, because a part never needs a higher level than
-the whole.  So the sample of a large dump holds nearly `most` tokens, and depends on no split, order, encoding, engine
-or saved part.
+read, they are kept at the lowest level at which they hold `most` valid tokens at most (of masked ones: MASKED; of short
+rows: SHORT).  Two samples add to the one that a single reading of both would have taken, because a part never needs a
+higher level than the whole.  So the sample of a large dump holds nearly `most` tokens, and depends on no split, order,
+encoding, engine or saved part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,8 @@ MOST_TOKENS = 550_000
 MASKED = 32
 """A row counts for its valid tokens, or for one in so many of all its tokens where that is more: something is kept of
 masked tokens, too, which would fill the memory where hardly one is valid."""
+SHORT = 4
+"""A row counts for so many tokens at least: what is kept beside them, its keys and where it stands, takes as much."""
 WAITING, PART = 2, 1000
 """So many whole samples may wait to be joined; a part counts for so many tokens besides its own."""
 LEVELS = 16
@@ -278,7 +280,8 @@ def tokens_by_level(sample: RowSample) -> NDArray[np.float64]:
 
 
 def _by_level(levels: Ints, n_valid: Ints, n_tokens: Ints) -> NDArray[np.float64]:
-    return np.bincount(levels, np.maximum(n_valid, n_tokens // MASKED), MOST_LEVEL + 1).astype(np.float64)
+    counted = np.maximum(np.maximum(n_valid, n_tokens // MASKED), SHORT)
+    return np.bincount(levels, counted, MOST_LEVEL + 1).astype(np.float64)
 
 
 def level_of(tokens: NDArray[np.float64], level: int, most: int) -> int:

@@ -111,6 +111,15 @@ def test_a_sample_has_a_level_no_higher_than_it_needs(expected: RowSample, tmp_p
     assert every.sample.n_valid[lower].sum() > MOST
 
 
+def test_a_row_of_one_token_counts_for_four(tmp_path: Path) -> None:
+    n_rows = MOST // 2
+    values = pa.array([[-1 - i / n_rows] for i in range(n_rows)], pa.list_(pa.float32()))
+    pq.write_table(pa.table({"rollout_log_probs": values, "old_log_probs": values}), tmp_path / "short.parquet")
+
+    for sample in samples_of(str(tmp_path / "short.parquet")):
+        assert MOST / 5 < 4 * sample.n_rows <= MOST
+
+
 @pytest.mark.parametrize("split", [backwards_in_parts, json_lines])
 def test_splits_and_orders_give_the_same_rows(
     split: Callable[[Path], str], expected: RowSample, tmp_path: Path
