@@ -278,9 +278,14 @@ def test_what_is_on_disk_when_a_process_is_killed_is_whole(tmp_path: Path) -> No
             assert process.wait() == -signal.SIGKILL
         assert steps_in(dump)[-3:] > [first]
         assert analyze(dump).whole.counts["bad_rows"] == 0
-    with Recorder(dump) as recorder:  # and what is no file yet is removed
-        train(recorder, 99, 100)
-    files_of(dump)
+
+
+def test_what_a_killed_process_left_unfinished_is_removed(tmp_path: Path) -> None:
+    code = "import sys; from pathlib import Path; from rlcorr_cli.files.destinations import temporary_name\n"
+    code += "temporary_name(Path(sys.argv[1])).write_bytes(b'half')"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "step-00000041.rank0.parquet")], check=True)
+    assert len([*tmp_path.iterdir()]) == 1
+    assert len(recorded(tmp_path, batch(41))) == ROWS
 
 
 def by_two(dump: Path, way: str) -> None:
@@ -390,6 +395,47 @@ def test_watch_does_not_wait_where_nobody_knows_how_many_ranks_there_are(tmp_pat
     recorded(tmp_path / "dump", batch(1), rank=3)
     watched = watch(str(tmp_path / "dump"), once=True, state=str(tmp_path / "state.rlcorr"))
     assert [line.step for line in watched.steps] == [41]
+
+
+def test_columns_have_the_same_types_whatever_a_step_holds(tmp_path: Path) -> None:
+    held = trainers.verl()
+    held.non_tensor_batch["data_source"] = trainers.as_objects([None, None, None])
+    recorded(tmp_path / "nulls", held)
+    recorded(tmp_path / "texts", trainers.verl())
+    first, second = (pq.read_schema(files_of(tmp_path / name)[0]) for name in ("nulls", "texts"))
+    assert first == second
+
+
+@pytest.mark.parametrize("flag", [bool, np.float32])
+def test_masks_of_any_kind_and_rows_without_a_token_are_recorded(flag: Any, tmp_path: Path) -> None:
+    held = batch(3)
+    held["response_mask"][:4] = 0
+    held["response_mask"] = held["response_mask"].astype(flag)
+    rows = recorded(tmp_path, held)
+    assert [len(row["old_log_probs"]) for row in rows[:5]] == [0, 0, 0, 0, held["response_mask"][4].sum()]
+    assert analyze(tmp_path).whole.values["k3_kl"] == pytest.approx(analyze(held).whole.values["k3_kl"], rel=1e-6)
+    recorded(tmp_path / "half", {**held, "response_mask": held["response_mask"] / 2})
+    with pytest.raises(DataError, match=r"response_mask\[0\] is 0\.5; a mask holds 0 and 1"):
+        analyze(tmp_path / "half")
+
+
+def test_of_a_batch_without_rows_there_is_no_file(tmp_path: Path) -> None:
+    empty = np.zeros((0, 5), np.float32)
+    with Recorder(tmp_path, strict=True, share=0.5) as recorder:
+        recorder.write(
+            dict.fromkeys(("rollout_log_probs", "old_log_probs", "response_mask", "prompt_ids"), empty), step=1
+        )
+        recorder.write({**trainers.ragged(), "group_id": [3, 3, 3]}, step=2)
+        recorder.write({**trainers.ragged(), "group_id": [2, 2, 2]}, step=3)
+    assert [path.name for path in files_of(tmp_path)] == ["step-00000003.rank0.parquet"]
+    assert recorder.lost == []
+
+
+def test_a_batch_of_a_framework_without_its_trained_policy_is_told(tmp_path: Path) -> None:
+    held = trainers.verl()
+    held.batch._values["old_log_probs"] = None
+    with pytest.raises(DataError, match="There is no column for old_log_probs"):
+        recorded(tmp_path, held)
 
 
 def test_numbers_of_64_bits_stay_what_they_are(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ class HostMemory:
     def _copy(self, name: str, array: Array) -> Array:
         kept = array.dtype if array.dtype == np.int64 and not _fits(array) else NARROW.get(array.dtype, array.dtype)
         n_bytes = array.size * kept.itemsize
-        if len(self._pages.get(name, ())) < n_bytes:
+        if name not in self._pages or len(self._pages[name]) < n_bytes:
             self._pages[name] = np.empty(n_bytes, np.uint8)
         place = self._pages[name][:n_bytes].view(kept).reshape(array.shape)
         np.copyto(place, array, casting="unsafe")

@@ -27,17 +27,15 @@ from rlcorr_cli.layouts.table import batch_layout
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import as_arrow, as_numpy, as_texts, cast, flattened, take
 from rlcorr_cli.reading.columns import candidates, resolve
-from rlcorr_cli.reading.names import LEVELS, PADDING, PROMPT_TEXTS, TOKENS
+from rlcorr_cli.reading.names import ALIASES, LEVELS, OF_ROWS, PADDING, PROMPT_TEXTS, TOKENS
 from rlcorr_cli.reading.request import PlanColumns
 from rlcorr_cli.reading.rows_out import writer
 from rlcorr_cli.reading.schema import KNOWN
 from rlcorr_cli.reading.tables import as_columns, in_memory
 from rlcorr_cli.reading.whole_rows import ArrowRows
 
-RENAMED = (
-    *("rollout_log_probs", "old_log_probs", "current_log_probs", "prefill_log_probs", "response_mask", "advantages"),
-    *("reward", "policy_version"),
-)
+RENAMED = [name for name in ALIASES if name not in (*OF_ROWS, "sample_id")]
+"""Columns that get their canonical names; those of others may be of another kind."""
 TEXTS = {*PROMPT_TEXTS, *TOKENS, "response", "response_text", "completion", "text", "output"}
 MARK = b"rlcorr_recorder"
 """The key of a file's metadata that tells what it holds."""
@@ -87,7 +85,7 @@ def rows_of(taken: Held, *, share: float = 1.0, text: bool = False, worker: int 
     theirs = {found[0]: name for name in RENAMED if len(found := candidates(name, names, {})) == 1}
     table = table.rename_columns([theirs.get(name, name) for name in names])
     table = _with_prompts(table, _response(table))
-    if share < 1:
+    if share < 1 and table.num_rows:
         table = take(table, np.flatnonzero(_chosen(table, share)))
     more = {"step": as_arrow(np.full(table.num_rows, taken.step, np.int64))}
     if worker is not None and set(names).isdisjoint(LEVELS["worker"]):

@@ -179,6 +179,8 @@ class Recorder:
     def _write_file(self, taken: Held, mark: RecordedStep) -> None:
         worker = mark.rank if mark.world != 1 else None
         rows = rows_of(taken, share=self._share, text=self._text, worker=worker)
+        if not rows.num_rows:  # as of a small share
+            return
         number = self._n_files[mark.step, mark.rank] + 1
         name = f"step-{mark.step:08d}.rank{mark.rank}{'' if number == 1 else f'.{number}'}.parquet"
         path = self.folder / name

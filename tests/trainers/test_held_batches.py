@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from rlcorr_cli import Recorder, analyze, inspect
+from rlcorr_cli import Recorder, analyze, correct, inspect
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.reading.tables import in_memory
 from tests.layouts.native_rows import agree, expected
@@ -60,7 +60,13 @@ def test_a_batch_holds_the_rows_that_it_was_made_of(form: str) -> None:
 def test_a_batch_gives_the_numbers_of_its_columns(form: str) -> None:
     columns = [row.canonical for row in ROWS]
     right = analyze({name: [row[name] for row in columns] for name in columns[0]}).whole.values["k3_kl"]
-    assert analyze(FORMS[form][1]()).whole.values["k3_kl"] == pytest.approx(right, rel=1e-5)
+    batch = FORMS[form][1]()
+    assert analyze(batch).whole.values["k3_kl"] == pytest.approx(right, rel=1e-5)
+    weights = correct(batch, preset="token_is").column("rollout_is_weights").to_pylist()
+    for of_row, made in zip(weights, columns, strict=True):
+        ratios = np.exp(np.subtract(made["old_log_probs"], made["rollout_log_probs"]))
+        valid = np.array(made["response_mask"]) == 1
+        assert np.array(of_row)[valid] == pytest.approx(np.minimum(ratios, 2.0)[valid], rel=1e-4)
 
 
 @pytest.mark.parametrize("form", FORMS)

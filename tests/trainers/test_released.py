@@ -155,6 +155,25 @@ def test_datums_of_tinker_give_their_rows() -> None:
     same_rows(rows_of(batch), "current_log_probs", prompts_from=1)
 
 
+def test_what_tinker_cookbook_makes_of_trajectories_gives_their_rows() -> None:
+    tinker, make = released("tinker"), released("tinker_cookbook.rl.data_processing").trajectory_to_data
+    types, completers = released("tinker_cookbook.rl.types"), released("tinker_cookbook.completers")
+    batch = []
+    for row in ROWS:
+        action = completers.TokensWithLogprobs(tokens=row.tokens, maybe_logprobs=row.rollout)
+        prompt = tinker.ModelInput.from_ints(row.prompt)
+        transition = types.Transition(ob=prompt, ac=action, reward=1.0, episode_done=True)
+        trajectory = types.Trajectory(transitions=[transition], final_ob=tinker.ModelInput.empty())
+        (datum,) = make(trajectory, row.advantage, include_provenance=False)
+        batch.append({**datum.loss_fn_inputs, "training_logprobs": torch.tensor(row.whole("old")[1:])})
+    for row, made in zip(rows_of(batch), ROWS, strict=True):
+        assert row["token_ids"] == made.tokens
+        assert row["prompt_token_ids"] == made.prompt[1:]
+        for name, values in (("rollout_log_probs", made.rollout), ("current_log_probs", made.old)):
+            assert np.array_equal(np.array(row[name], np.float32), np.array(values, np.float32)), name
+        assert set(row["advantages"]) == {np.float32(made.advantage)}
+
+
 def test_samples_of_miles_give_their_rows() -> None:
     sample = released("miles.utils.types").Sample
     made = [
