@@ -397,6 +397,21 @@ def test_watch_does_not_wait_where_nobody_knows_how_many_ranks_there_are(tmp_pat
     assert [line.step for line in watched.steps] == [41]
 
 
+def test_what_explains_a_gap_is_recorded_and_nothing_else(tmp_path: Path) -> None:
+    more = {
+        "cached_tokens": [0, 4, 4],
+        "spec_accept_rate": [0.5, 0.5, 1.0],
+        "finish_reason": ["stop", "length", "stop"],
+        "policy_version": [6, 7, 7],
+        "worker": ["w0", "w1", "w1"],
+        "entropies": [np.ones(n, np.float32) for n in LENGTHS],
+    }
+    held = {**trainers.ragged(), **more, "hidden_states": [np.ones(n) for n in LENGTHS], "loss": 0.5}
+    rows = recorded(tmp_path, held)
+    assert set(rows[0]) == {*trainers.ragged(), *more, "step"}
+    assert [row["finish_reason"] for row in rows] == more["finish_reason"]
+
+
 def test_columns_have_the_same_types_whatever_a_step_holds(tmp_path: Path) -> None:
     held = trainers.verl()
     held.non_tensor_batch["data_source"] = trainers.as_objects([None, None, None])

@@ -101,7 +101,10 @@ ENTROPIES = ("entropy", "entropies", "entropys", "token_entropy", "token_entropi
 
 PADDING = ("attention_mask", "prompt_mask")
 """Which of a prompt's ids, or of those of prompt and response, are no padding."""
-OTHERS = ("ref_log_probs", "policy_version_end", "policy_version_lag", "total_prompt_tokens", "is_masked")
+OTHERS = (
+    *("ref_log_probs", "policy_version_end", "policy_version_lag", "weight_versions", "normalized_reward"),
+    *("total_prompt_tokens", "spec_accept_length", "is_masked"),
+)
 NAMED = {*COLUMNS, *(alias for aliases in ALIASES.values() for alias in aliases), *ENTROPIES, *PADDING, *OTHERS}
 """Columns of these names, whatever they are."""
 
