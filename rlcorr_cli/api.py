@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.commands.compare import compare as compare, diff as diff, sweep as sweep
     from rlcorr_cli.commands.filter import convert as convert, correct as correct, filter as filter
     from rlcorr_cli.commands.pictures import Picture as Picture, plot as plot, save as save, to_html as to_html
+    from rlcorr_cli.commands.scalars import scalars as scalars
     from rlcorr_cli.commands.watch import watch as watch
     from rlcorr_cli.plans.plan import Plan as Plan
     from rlcorr_cli.results.report import Report as Report
@@ -46,6 +47,7 @@ NAMES = {
     "commands.compare": ("compare", "diff", "sweep"),
     "commands.filter": ("convert", "correct", "filter"),
     "commands.pictures": ("Picture", "plot", "save", "to_html"),
+    "commands.scalars": ("scalars",),
     "commands.watch": ("watch",),
     "plans.plan": ("Plan",),
     "results.report": ("Report",),

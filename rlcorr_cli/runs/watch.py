@@ -450,7 +450,7 @@ def _judged(following: Following, job: Job, read: _ReadDump) -> tuple[Following,
         line = _step_line(report, group, step, findings, again=step in read.known)
         if some is not None and together is not None:
             level = together.report.verdict_on(some).level
-            line = replace(line, level=level, of_steps=some.of_steps, status=_status(findings))
+            line = replace(line, level=level, of_steps=some.of_steps, status=status_of(findings))
         fails = next((names for at, names in following.failing if at == step), ())
         if line.again and line.breaks == fails and _alike(read.numbers.get(step), _numbers_of(group)):
             continue
@@ -458,7 +458,7 @@ def _judged(following: Following, job: Job, read: _ReadDump) -> tuple[Following,
         sample = None if len(groups) > 1 or report.totals is None else report.totals.measured.sample
         only, *others = step_levels(sample).values() or [group.level]  # of several steps each has its own
         line = replace(line, of_clusters=None if others else only)
-        following, line, new = _alarms(following, line, _reasons(line, findings), together, judged=judged)
+        following, line, new = with_alarms(following, line, reasons_of(line, findings), together, judged=judged)
         told.append((line, group))
         if new:
             alarms.append(Alarm(paths=job.reading.paths, step=step, reasons=new, story=report.story))
@@ -475,7 +475,8 @@ def _of_rules(checked: Checked) -> list[Finding]:
     return [each for each in checked.findings if each.rule != ABSENT]
 
 
-def _status(findings: Iterable[Finding]) -> StepStatus:
+def status_of(findings: Iterable[Finding]) -> StepStatus:
+    """The worst of what is found."""
     statuses = {each.status for each in findings}
     return "fail" if "fail" in statuses else "warn" if "warn" in statuses else "ok"
 
@@ -483,7 +484,7 @@ def _status(findings: Iterable[Finding]) -> StepStatus:
 def _step_line(report: Report, group: Group, step: Any, findings: Sequence[Finding], *, again: bool) -> StepLine:
     """A step's line by itself.  findings: what rules and the story say of it; the story of several steps is told of the
     last."""
-    verdict, status = report.verdict_on(group), _status(findings)
+    verdict, status = report.verdict_on(group), status_of(findings)
     return StepLine(
         step=step,
         tokens=group.counts["tokens"],
@@ -498,7 +499,7 @@ def _step_line(report: Report, group: Group, step: Any, findings: Sequence[Findi
     )
 
 
-def _reasons(line: StepLine, findings: Iterable[Finding]) -> list[AlarmReason]:
+def reasons_of(line: StepLine, findings: Iterable[Finding]) -> list[AlarmReason]:
     """What fails, in sentences."""
     named = f"{steps_named(line.of_steps)} together: " if line.of_steps else ""
     return [
@@ -511,7 +512,7 @@ def _reasons(line: StepLine, findings: Iterable[Finding]) -> list[AlarmReason]:
     ]
 
 
-def _alarms(
+def with_alarms(
     following: Following, line: StepLine, reasons: list[AlarmReason], together: _Together | None, *, judged: bool
 ) -> tuple[Following, StepLine, tuple[AlarmReason, ...]]:
     """What of a step's faults and broken rules is new; and its line, which draws the steps before it.  judged: whether
