@@ -19,26 +19,13 @@ from rlcorr_cli.layouts.layout import Held
 from rlcorr_cli.layouts.memory import as_array, as_rows, held, is_numbers
 from rlcorr_cli.layouts.table import batch_layout
 from rlcorr_cli.reading.arrow_values import as_arrow
+from rlcorr_cli.reading.batch import InMemory
 from rlcorr_cli.reading.columns import candidates, first_names
 from rlcorr_cli.reading.schema import KNOWN
 from rlcorr_cli.reading.whole_rows import OriginalRows
 
 Table: TypeAlias = pa.Table
-NAME = "<table in memory>"
 LAY_OUT = "Give each column as [rows] or [rows, tokens], padded ones with a response_mask, or as a list of its rows."
-
-
-class InMemory(str):
-    """The name of a table that is in memory, and the table."""
-
-    table: pa.Table
-    notes: tuple[str, ...]
-
-    def __new__(cls, table: pa.Table, notes: tuple[str, ...] = ()) -> "InMemory":
-        """`table`: its columns are read where they lie.  notes: what its reader should know, in sentences."""
-        name = super().__new__(cls, NAME)
-        name.table, name.notes = table, notes
-        return name
 
 
 def in_memory(value: Any) -> InMemory | None:
