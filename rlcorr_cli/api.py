@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.commands.watch import watch as watch
     from rlcorr_cli.plans.plan import Plan as Plan
     from rlcorr_cli.results.report import Report as Report
+    from rlcorr_cli.runs.recorder import Recorder as Recorder
 
 
 def _html(result: Result) -> str:
@@ -50,6 +51,7 @@ NAMES = {
     "commands.watch": ("watch",),
     "plans.plan": ("Plan",),
     "results.report": ("Report",),
+    "runs.recorder": ("Recorder",),
 }
 HOMES = {name: module for module, names in NAMES.items() for name in names}
 """Each public name, and the module that it is of."""

@@ -2,10 +2,12 @@
 
 A file is complete where a marker says so (NAME.done beside it, or one of MARKERS in its folder, not older than the
 file), where neither its size nor its time has changed since the last look, or since `settled` seconds; an object of a
-store is complete as soon as it is seen.  Complete files are read one by one, in the order of the numbers in their
-names, those that a framework's layout reads together as one, when all are there; where one is of a step that others
-have begun, the totals are added while these are kept (OPEN), and else all files of the step are read together.  So are
-those of a step of which a file was written again.  A step is judged and told when what a look finds of it is read.
+store is complete as soon as it is seen.  A file of a Recorder's appears whole, and is complete when those of all ranks
+of its step are there, or since `settled` seconds.  Complete files are read one by one, in the order of the numbers in
+their names, those that a framework's layout reads together as one, when all are there; where one is of a step that
+others have begun, the totals are added while these are kept (OPEN), and else all files of the step are read together.
+So are those of a step of which a file was written again.  A step is judged and told when what a look finds of it is
+read.
 
 A step that is too small for rules is held to them together with the small steps before it, in the same ranges as
 `analyze` has (results/course.py); so is one of too few rows for a cause searched with them.  Their totals are kept for
@@ -48,6 +50,7 @@ from rlcorr_cli.places import Stamp
 from rlcorr_cli.reading.find import Source, complete_sources, in_number_order
 from rlcorr_cli.reading.listing import Listing
 from rlcorr_cli.reading.names import STEPS
+from rlcorr_cli.reading.recorded import has_all_ranks
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.build import report_of
@@ -170,7 +173,10 @@ def _complete(following: Following, job: Job, listing: Listing) -> tuple[list[st
     for path in sorted((path for path, stamp in asked.items() if _is_news(seen.get(path), stamp)), key=in_number_order):
         before, stamp = seen.get(path), asked[path]
         is_same = before is not None and before.stamp == stamp
-        if is_same or filesystem(path).remote or _is_settled(path, stamp, long_ago):
+        in_store = filesystem(path).remote
+        has_ranks = None if in_store else has_all_ranks(path)
+        is_whole = (is_same or in_store) if has_ranks is None else has_ranks
+        if is_whole or _is_settled(path, stamp, long_ago):
             complete.append(path)
         elif before is None or before.reads == "waits":
             waiting[path] = SeenFile(stamp=stamp)
