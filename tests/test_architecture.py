@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "layouts": ("errors", "places", "files"),
     "reading": ("errors", "places", "files", "records", "plans", "totals", "layouts"),
     "measure": ("errors", "plans", "totals", "metrics", "reading"),
-    "causes": ("places", "records", "totals", "metrics", "reading", "measure"),
+    "causes": ("places", "records", "plans", "totals", "metrics", "reading", "measure"),
     "engines": ("errors", "places", "files", "reading"),
     "results": ("errors", "files", "records", "plans", "totals", "metrics", "frameworks", "reading", "causes"),
     "show": ("errors", "files", "plans", "totals", "metrics", "frameworks", "reading", "causes", "results"),

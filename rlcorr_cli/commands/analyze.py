@@ -70,6 +70,16 @@ class AnalyzeOptions(HowCorrected):
     totals: Annotated[bool, PythonOnly("Keep what it was made of, which `save` writes as .rlcorr.")] = False
     tokenizer: TokenizerName = None
     clean_dump: arguments.RareCleanDump = None
+    throughput: Annotated[
+        str | Path | None,
+        Opt(
+            help="Tokens a second of training at each lag, in a file with the heading lag,tokens_per_second: which lag "
+            "gives the most effective ones.",
+            panel=arguments.LOOKING,
+            metavar="FILE",
+            rare=True,
+        ),
+    ] = None
     output: arguments.Outputs = ()
     overwrite: arguments.Overwrite = False
 
@@ -83,6 +93,7 @@ def analyze(options: AnalyzeOptions) -> "Report":
     its own totals (.rlcorr) stand in the place of a dump, and are added: the report is that of one run over all rows.
     """
     from rlcorr_cli.results.build import report_of
+    from rlcorr_cli.results.lags import read_throughput
     from rlcorr_cli.results.saved_runs import RunTotals
     from rlcorr_cli.runs.analyze import analysis_totals, plan_columns
 
@@ -93,6 +104,7 @@ def analyze(options: AnalyzeOptions) -> "Report":
     if wanted is not None and wanted.name == "ppo":
         clips = (wanted.clip_low, wanted.clip_high)
     text_of: TokenizerProcess | None = None
+    rates = None if options.throughput is None else read_throughput(str(options.throughput))
 
     def measured(read: "OpenDump") -> RunTotals:
         nonlocal text_of
@@ -119,6 +131,10 @@ def analyze(options: AnalyzeOptions) -> "Report":
     def answer(run: RunTotals, read: "OpenDump | None", clean: "Yardstick | None") -> "Report":
         run = run.pooled if read is None and options.pool else run
         report = replace(report_of(run, clean=clean), totals=run)
+        if rates is not None:
+            if report.lags is None:
+                raise UsageError("⟦throughput⟧ is by lag, and no rows here are of two.", "Leave it out.")
+            report = replace(report, lags=report.lags.at(rates))
         if read is None or not any(path.suffix.lower() in WITH_ROWS for path in files):
             return report
         return replace(report, worst_rows=_worst_rows(read, chosen, text_of))

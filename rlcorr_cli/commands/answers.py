@@ -205,7 +205,7 @@ def refuse_conflicting(path: str, run: "SavedRun", options: How, more: Mapping[s
             )
 
 
-FILE_OPTIONS = ("plan", "rules", "baseline", "tokenizer", "clean_dump")
+FILE_OPTIONS = ("plan", "rules", "baseline", "tokenizer", "clean_dump", "throughput")
 """Options whose value may be the path of a file that is read."""
 
 

@@ -255,11 +255,7 @@ def _inputs_of(result: Any) -> Iterator[str]:
 def _pictures_of_dump(
     kinds: Sequence[str], reading: ReadRequest, chosen: "ChosenPlan", as_read: "Callable[[Dump], OpenDump]"
 ) -> "dict[str, Drawn]":
-    """The pictures of a dump, those of its reports first; each of the others reads it once more.
-
-    Staleness looks at steps and versions at once, every other report at steps alone; the dump is read twice for them
-    only where these groupings differ.
-    """
+    """The pictures of a dump, those of its report first; each of the others reads it once more."""
     from rlcorr_cli.reading.dump import open_dump
     from rlcorr_cli.show import document_of, figures
 
@@ -271,16 +267,13 @@ def _pictures_of_dump(
         # Which sequences carry the gradient is told of weights times advantages.
         wanted = ("advantages",) if "weights" in of_plan else ()
         dump = analysis.opened(reading, chosen, wanted=wanted, clusters=True)
-        groups = {kind: analysis.step_groups(dump, versions=kind == "staleness") for kind in of_plan}
-        reports: dict[tuple[str, ...], Report] = {}
-        for grouping in dict.fromkeys(groups.values()):
-            # Intervals, which take a seed, are drawn of groups alone.
-            run = analysis.analysis_totals(
-                as_read(dump.with_request(group_by=grouping)), chosen, seed=0 if grouping else None, pictures=True
-            )
-            reports[grouping] = report_of(run)
-            dump = replace(dump, request=_read_again(dump.request))
-        drawn = {kind: figures.draw(kind, reports[groups[kind]]) for kind in of_plan}
+        grouping = analysis.step_groups(dump)
+        # Intervals, which take a seed, are drawn of groups alone.
+        run = analysis.analysis_totals(
+            as_read(dump.with_request(group_by=grouping)), chosen, seed=0 if grouping else None, pictures=True
+        )
+        report = report_of(run)
+        drawn = {kind: figures.draw(kind, report) for kind in of_plan}
     if COMPARE in kinds:
         from rlcorr_cli.results.compared import comparison_of
         from rlcorr_cli.runs.compare import comparison_columns, comparison_totals

@@ -38,6 +38,7 @@ from rlcorr_cli.results.groups import (
     with_bad_rows,
     with_whole,
 )
+from rlcorr_cli.results.lags import lags_of
 from rlcorr_cli.results.objective import group_objectives, objective_report
 from rlcorr_cli.results.report import QUANTILE_NOTE, Report
 from rlcorr_cli.results.rules import RULES
@@ -160,7 +161,10 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
         anomalies, cause = standing(run.anomalies, diagnosis)
         story, impossible = story_of(run.anomalies, diagnosis), diagnosis.impossible
         notes = (*report.notes, *(fact.sentence for fact in diagnosis.facts if fact.name in FACTS))
-        report = replace(report, story=story, cause=cause, anomalies=anomalies, impossible=impossible, notes=notes)
+        lags = lags_of(measured.sample, plan)
+        report = replace(
+            report, story=story, cause=cause, anomalies=anomalies, impossible=impossible, notes=notes, lags=lags
+        )
     follows_steps = provenance.adds_step and step_at is not None
     notes = (*run.search_notes, *run.problems.changed_notes)
     return replace(report, search_notes=notes, pictures=measured.pictures, follows_steps=follows_steps)

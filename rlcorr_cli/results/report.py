@@ -31,6 +31,7 @@ from rlcorr_cli.results.groups import (
     amount_words,
     of_inputs,
 )
+from rlcorr_cli.results.lags import LagLimit, Lags
 from rlcorr_cli.results.objective import ObjectiveReport
 from rlcorr_cli.results.rules import (
     BROKEN,
@@ -92,14 +93,15 @@ class Pictures(Record):
 class Report(Output):
     """What `analyze` measured: the whole dump first, then its groups.
 
-    Rules are applied to canonical values whatever the profile.  problems: class -> how many rows were left out for it
-    (`rows`), and where the `first` is.  suspicions: of whole files, from their first rows.  impossible: a value that
-    proves a column wrong.  suggestions: looser bounds for each rejection that takes too much.  geometric: bounds that
-    geometric rejection would take to keep nine sequences in ten.  objective: its losses and coefficients, where one was
-    asked for.  cause: the likely cause of the gap, told from a sample of the rows; null where none is named.  clusters:
-    what intervals were drawn of; null where nothing was.  story: what is to be told of the dump first.  follows_steps:
-    whether the groups are steps, or there are steps beside them, without having been asked for.  steps: the steps,
-    where the groups are of other columns.  ranges: small steps that are held to rules together with their neighbours.
+    Rules are applied to canonical values whatever the profile.  problems: class -> how many rows were left out for
+    it (`rows`), and where the `first` is.  suspicions: of whole files, from their first rows.  impossible: a value
+    that proves a column wrong.  suggestions: looser bounds for each rejection that takes too much.  geometric:
+    bounds that geometric rejection would take to keep nine sequences in ten.  objective: its losses and
+    coefficients, where one was asked for.  cause: the likely cause of the gap, told from a sample of the rows; null
+    where none is named.  clusters: what intervals were drawn of; null where nothing was.  story: what is to be told
+    of the dump first.  follows_steps: whether the groups are steps, or there are steps beside them, without having
+    been asked for.  steps: the steps, where the groups are of other columns.  lags: where rows are of several.
+    ranges: small steps that are held to rules together with their neighbours.
     """
 
     OUTPUT = "report"
@@ -121,6 +123,7 @@ class Report(Output):
     geometric: GeometricBounds | None = None
     notes: tuple[str, ...]
     objective: ObjectiveReport | None = None
+    lags: Annotated[Lags | None, Key(omit=True)] = None
 
     whole: Annotated[Group, HIDDEN]
     log_ratios: Annotated[Histogram, HIDDEN]
@@ -295,6 +298,12 @@ class Report(Output):
     def _with_remedies(self, broken: tuple[BrokenRule, ...]) -> tuple[BrokenRule, ...]:
         remedies = [self.situation.remedy(each.metric, each.remedy) or "" for each in broken]
         return tuple(replace(each, remedy=remedy) for each, remedy in zip(broken, remedies, strict=True))
+
+    @cached_property
+    @computed(after="lags", omit=True)
+    def lag_limit(self) -> LagLimit | None:
+        """Up to which lag the rules hold; null where that cannot be told."""
+        return None if self.lags is None else self.lags.limit(self.rules)
 
     @cached_property
     def broken_in_groups(self) -> tuple[BrokenRule, ...]:

@@ -1,11 +1,11 @@
 """What binned totals and groups show: where the gap grows, what length does, who carries the weight.
 
-First the curves (`profile`, `lorenz`, `course`, `lags`), then the conclusions drawn from them (`Trends`).  Figures draw
+First the curves (`profile`, `lorenz`, `course`), then the conclusions drawn from them (`Trends`).  Figures draw
 the curves and word the conclusions; a new conclusion is a field of `Trends` and a function from `BinnedTotals`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -155,28 +155,6 @@ def _is_number(value: object) -> bool:
         return value is not None and not isinstance(value, bool) and np.isfinite(float(str(value)))
     except ValueError:
         return False
-
-
-def lags(groups: Sequence[Group]) -> tuple[Floats, Floats, Floats]:
-    """How far each group's rollout policy lay behind (policy_version_lag, or step - policy_version), its k3_kl, its
-    tokens."""
-    rows = [(_lag(group.key), group.values.get(GAP), group.counts["tokens"]) for group in groups]
-    known = [(lag, k3, n) for lag, k3, n in rows if lag is not None and k3 is not None]
-    if not known:
-        raise Missing(
-            "Staleness needs numbers in the columns step and policy_version, or in policy_version_lag. Group by the "
-            "columns that have them."
-        )
-    lag, k3, n = zip(*known, strict=True)
-    return np.array(lag), np.array(k3, np.float64), np.array(n, np.float64)
-
-
-def _lag(key: Mapping[str, Any]) -> float | None:
-    if _is_number(key.get("policy_version_lag")):
-        return float(key["policy_version_lag"])
-    if _is_number(key.get("step")) and _is_number(key.get("policy_version")):
-        return float(key["step"]) - float(key["policy_version"])
-    return None
 
 
 # ---------------------------------------------------------------- conclusions

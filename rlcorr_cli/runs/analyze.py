@@ -108,15 +108,11 @@ def sampling_of(dump: Dump, mode: Mode = "decoupled", groups: tuple[str, ...] = 
     return Sampling(mode=mode, groups=groups, most=dump.request.sample or MOST_TOKENS)
 
 
-def step_groups(dump: Dump, *, versions: bool) -> tuple[str, ...]:
-    """What `plot` groups a dump by: what was asked for, else by step where it has steps.
-
-    versions: whether also by the policy's version, or its lag.
-    """
+def step_groups(dump: Dump) -> tuple[str, ...]:
+    """What `plot` groups a dump by: what was asked for, else by step where it has steps."""
     if dump.request.group_by or dump.is_piped or not dump.has("step"):
         return dump.request.group_by
-    lags = next((name for name in ("policy_version", "policy_version_lag") if dump.has(name)), None)
-    return ("step", lags) if versions and lags is not None else ("step",)
+    return ("step",)
 
 
 def opened(

@@ -47,6 +47,7 @@ from rlcorr_cli.show.document import (
     tabulated,
 )
 from rlcorr_cli.show.inputs import FILES, last_change, name_of_inputs, picture_source, with_commas
+from rlcorr_cli.show.lags import lag_sentences, lag_tables
 from rlcorr_cli.show.numbers import (
     NOTHING,
     amounts,
@@ -302,6 +303,10 @@ def _group_tables(report: Report) -> Iterator[Block]:
         groups = _ends_and_worst(groups, WORST)
     if groups:
         yield _group_table(report, groups)
+    if report.lags is not None:
+        yield from lag_tables(report)
+        yield from (Note(sentence) for sentence in lag_sentences(report))
+        yield BLANK
 
 
 def step_notes(report: Report, shown: Sequence[Group]) -> Iterator[str]:
@@ -450,6 +455,8 @@ def _sections(report: Report) -> Iterator[Section]:
         yield _groups_section(report, steps, heading="Steps", anchor="by-step")
     if report.groups and report.groups is not steps:
         yield _groups_section(report, report.groups, heading="Groups", anchor="by-group")
+    if report.lags is not None:
+        yield Section(heading="Lags", anchor="by-lag", about=list(lag_sentences(report)), tables=lag_tables(report))
     definitions = [define(name) for name in report.whole.metrics]
     symbols = symbols_in(" ".join(each.formula for each in definitions if each is not None))
     about = [SYMBOLS_BELOW] if symbols else []

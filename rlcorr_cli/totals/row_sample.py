@@ -203,16 +203,22 @@ class RowSample:
         begins = valid & ~np.concatenate([[False], valid[:-1]])
         begins[starts] = valid[starts]
         n_turns = np.add.reduceat(begins, starts, dtype=np.int64)
-        row, first, at = np.repeat(np.arange(self.n_rows), n_turns), starts_of(n_turns), np.flatnonzero(begins)
+        first, at = starts_of(n_turns), np.flatnonzero(begins)
         at[first] = starts
+        row = np.repeat(np.arange(self.n_rows), n_turns)
+        turn = ColumnOfKeys(codes=np.arange(len(at)) - first[row], values=tuple(range(1, int(n_turns.max()) + 1)))
+        return self.parted(at, row, {TURN: turn})
+
+    def parted(self, at: Ints, row: Ints, levels: Mapping[str, ColumnOfKeys]) -> "RowSample":
+        """Each part of a row as a row.  at: where each begins among all tokens, the first of a row at its start; row:
+        whose it is; levels: of the parts, beside those of their rows.  Every part has a valid token."""
+        valid = np.ones(int(self.n_tokens.sum()), np.bool_) if self.valid is None else self.valid
         of_rows = {name: getattr(self, name)[row] for name, array in ARRAYS.items() if array.of == "rows"}
         of_rows |= {"n_tokens": np.diff(at, append=len(valid)), "n_valid": np.add.reduceat(valid, at, dtype=np.int64)}
-        turn = np.arange(len(at)) - first[row]
         columns = {name: column.rows(row) for name, column in self.levels.items()}
-        columns[TURN] = ColumnOfKeys(codes=turn, values=tuple(range(1, int(n_turns.max()) + 1)))
         names = np.concatenate(picker(starts_of(self.n_name)[row], self.n_name[row])(self.names))
         groups = {name: column.rows(row) for name, column in self.groups.items()}
-        return replace(self, **of_rows, names=names, levels=columns, groups=groups)
+        return replace(self, **of_rows, names=names, levels={**columns, **levels}, groups=groups)
 
     @cached_property
     def scored(self) -> NDArray[Any]:

@@ -94,7 +94,7 @@ above_zero accept all allow_overlap baseline batch_by batch_tokens by clean_dump
 coef device dry_run every expect extreme_ratio fail_on format group_by is_ join kind limit loss_agg map max
 max_bad_fraction max_decrease max_increase min min_effect mode nonfinite normalize objective on on_bad_row once
 pair_by plan pool preset profile quiet rejected resample row rows_per_file rs rules sample
-seed sort strict target_ess target_keep tokenizer vary veto where workers worst
+seed sort strict target_ess target_keep throughput tokenizer vary veto where workers worst
 """
 """Options that neither run, write, replace nor connect, but for a value that is a URI."""
 

@@ -241,11 +241,12 @@ def test_plot_writes_a_picture_by_suffix(suffix: str, tmp_path: Path) -> None:
 
 def test_staleness_beside_other_kinds(tmp_path: Path) -> None:
     rows = [
-        row((-1.0, -2.0), (-1.1 - 0.1 * (i % 2), -2.0), step=i // 4, policy_version=i // 4 - i % 2) for i in range(16)
+        row((-1.0, -2 - i / 99), (-1.1 - 0.1 * (i % 2), -2 - i / 98), step=i // 4, policy_version=i // 4 - i % 2)
+        for i in range(16)
     ]
     dump = parquet(tmp_path / "d.parquet", rows)
     told = run("plot", dump, "-o", str(tmp_path / "p"), "--kind", "staleness", "--kind", "metrics", "--json").json
-    assert "at 0 steps behind" in told[0]["caption"]
+    assert told[0]["caption"].startswith("Within a step, rows of lag 1 have ")
     assert told[1]["caption"].startswith("The effective sample size ")
     assert (tmp_path / "p" / "metrics.png").exists()
 

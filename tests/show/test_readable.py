@@ -111,7 +111,6 @@ SHAPES: dict[str, tuple[Callable[[], Columns], Plan, str | None]] = {
     "advantages": (lambda: dump([30] * 12, advantages=[1.0, -0.5, 0.0] * 4), GATED, None),
 }
 STALE = {
-    "one lag": [0, 0, 0, 0],
     "two lags": [0, 1, 0, 1],
     "three lags": [0, 1, 4, 4],
 }
@@ -144,9 +143,9 @@ def axes_with_ticks(ax: Axes) -> list[Axis]:
     return [ax.yaxis] if ax.get_label() == "<colorbar>" else [ax.xaxis, ax.yaxis]
 
 
-def has_bars(ax: Axes) -> bool:
-    """Whether names stand below bars."""
-    return any(isinstance(drawn, BarContainer) for drawn in ax.containers)
+def has_names(ax: Axes) -> bool:
+    """Whether names stand below bars, or lags below points."""
+    return any(isinstance(drawn, BarContainer) for drawn in ax.containers) or "lies behind" in ax.get_xlabel()
 
 
 def texts_of(figure: Figure) -> list[Text]:
@@ -166,7 +165,7 @@ def faults(figure: Figure) -> list[str]:
         f"{ax.get_title(loc='left')}: {axis.get_label_text()} has {len(shown_labels(axis))} labelled ticks"
         for ax in figure.axes
         for axis in axes_with_ticks(ax)
-        if len(shown_labels(axis)) < (2 if axis is ax.xaxis and has_bars(ax) else 3)
+        if len(shown_labels(axis)) < (2 if axis is ax.xaxis and has_names(ax) else 3)
     ]
     texts = texts_of(figure)
     boxes = np.array([text.get_window_extent().extents for text in texts])

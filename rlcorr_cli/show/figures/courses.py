@@ -14,9 +14,10 @@ from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_known
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import RULES, Rule, rule_on
 from rlcorr_cli.results.scalars import COLUMN, LoggedMetric
-from rlcorr_cli.results.trends import Course, Missing, course, lags
+from rlcorr_cli.results.trends import Course, Missing, course
 from rlcorr_cli.show.figures import style, ticks
-from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, RED, mark
+from rlcorr_cli.show.figures.style import BLUE, GREEN, INK, ORANGE, RED, mark
+from rlcorr_cli.show.lags import lag_sentences
 from rlcorr_cli.show.numbers import number, plural
 from rlcorr_cli.show.words import course_of_metric
 from rlcorr_cli.totals.flat import Floats
@@ -39,21 +40,36 @@ Drawn = tuple[str, str, str]
 
 
 def staleness(ax: Axes, report: Report) -> str:
-    """k3 by how many versions the rollout policy lay behind."""
-    lag, k3, n = lags(report.groups)
-    places = np.unique(lag)
-    averages = np.array([np.average(k3[lag == place], weights=n[lag == place]) for place in places])
-    if len(lag) > len(places):
-        ax.plot(lag, k3, "o", color=GREY, alpha=0.5, label="one step's rows of one lag")
-    ax.plot(places, averages, "o-", color=BLUE, label="mean over tokens")
-    ax.set(xlabel="steps that the rollout policy lies behind", ylabel=f"{GAP} (nats)")
-    ax.set_ylim(bottom=min(0.0, float(k3.min())))
-    _place_ticks(ax, lag)
-    if len(places) < 2:
-        return f"All rows are {places[0]:g} steps behind: k3_kl is {number(float(averages[0]))}."
-    first, last, i = float(averages[0]), float(averages[-1]), int(averages.argmax())
-    peak = f"; it is largest, {number(float(averages[i]))}, at {places[i]:g}" if 0 < i < len(places) - 1 else ""
-    return f"k3_kl goes from {number(first)} at {places[0]:g} steps behind to {number(last)} at {places[-1]:g}{peak}."
+    """k3 at each lag, and what the lags add to the base within steps, with intervals."""
+    if report.lags is None:
+        raise Missing(
+            "Staleness needs numbers in the columns step and policy_version, or in policy_version_lag, and rows of "
+            "two lags."
+        )
+    lags = report.lags.lags
+    known = [each.group.values[GAP] or 0.0 for each in lags]
+    ends = [each.group.intervals.get(GAP, (value, value)) for each, value in zip(lags, known, strict=True)]
+    places = np.arange(len(lags))
+    ax.errorbar(places, known, yerr=_arms(known, ends), fmt="o-", color=BLUE, capsize=3, label=f"k3, {INTERVAL}")
+    told = [place for place, each in enumerate(lags) if each.added]
+    of_base = next((value for value, each in zip(known, lags, strict=True) if each.lag == report.lags.base), 0.0)
+    added = [each.added for each in lags if each.added]
+    if added:
+        values, ends = [of_base + a.value for a in added], [(of_base + a.low, of_base + a.high) for a in added]
+        label = f"lag {report.lags.base} and what lags add"
+        ax.errorbar(
+            np.array(told) + 0.1, values, yerr=_arms(values, ends), fmt="s", color=ORANGE, capsize=3, label=label
+        )
+    ax.set(xlabel="updates that the rollout policy lies behind", ylabel=f"{GAP} (nats)")
+    ticks.fixed(ax.xaxis, -0.6, len(lags) - 0.4, [(float(i), str(each.lag)) for i, each in enumerate(lags)])
+    ax.set_ylim(bottom=min(0.0, *known))
+    return " ".join(lag_sentences(report))
+
+
+def _arms(values: Sequence[float], ends: Sequence[tuple[float, float]]) -> Floats:
+    """How far intervals reach below and above their values: f64[2, N]."""
+    low, high = np.array(ends).T
+    return np.maximum([np.array(values) - low, high - np.array(values)], 0.0)
 
 
 def _place_ticks(ax: Axes, places: Floats) -> None:
