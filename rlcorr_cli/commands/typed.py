@@ -216,7 +216,8 @@ def typed(run: Callable[..., Any]) -> Callable[..., int]:
         name = type(result).__name__
         status = printers[name](result, **printing[name]) or 0
         if isinstance(values.get("output"), list) and not values.get("quiet"):
-            write_stderr(disarmed("".join(f"Wrote {clean(file)}.\n" for file in values["output"])))
+            files = (*values["output"], *filter(None, [values.get("repro")]))
+            write_stderr(disarmed("".join(f"Wrote {clean(file)}.\n" for file in files)))
         return status
 
     parameters = [_parameter(option) for option in every.values()]
