@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands import answers, arguments, completion
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
-from rlcorr_cli.commands.declared import Opt, PythonOnly, several, takes
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, several, takes
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.frozen import frozen
@@ -244,7 +244,7 @@ class InspectOptions(PlanOptions, arguments.HowRead):
     ] = None
     repro: Annotated[
         str | Path | None,
-        Opt(
+        Act(
             help="Write for an engine's authors: the fewest rows that show the gap, requests for vLLM and SGLang that "
             "score them again, a script that sends these, an issue's text. Needs token ids of prompts and responses.",
             panel=arguments.LOOKING,
@@ -252,7 +252,7 @@ class InspectOptions(PlanOptions, arguments.HowRead):
         ),
     ] = None
     text: Annotated[
-        bool, Opt(help="With --repro: write also the text of these rows, not their ids alone.", panel=arguments.LOOKING)
+        bool, Act(help="With --repro: write also the text of these rows, not their ids alone.", panel=arguments.LOOKING)
     ] = False
     tokenizer: TokenizerName = None
     output: arguments.SheetOutputs = ()
@@ -276,7 +276,7 @@ def inspect(options: InspectOptions) -> "Inspected | TokenRows":
     if path is not None and (rows or options.worst):
         raise UsageError("⟦repro⟧ chooses the rows itself.", "Leave ⟦row⟧ and ⟦worst⟧ out; ⟦where⟧ narrows the choice.")
     if options.text and path is None:
-        raise UsageError("⟦text⟧ is for rows that are written, and none are.", "Add ⟦repro DIR⟧.")
+        raise UsageError("⟦text True⟧ is for rows that are written, and none are.", "Add ⟦repro DIR⟧.")
     if choice is None and path is None and options.tokenizer is not None:
         raise UsageError("⟦tokenizer⟧ is for the text of rows, and none are asked for.", "Add ⟦worst 5⟧.")
     chosen = chosen_plan(options)

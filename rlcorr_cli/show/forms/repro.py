@@ -34,7 +34,7 @@ def destination(path: Path) -> Destination:
 def write(result: TokenRows, path: Path, staging: Outputs, *, with_text: bool) -> None:
     """Stage the directory of rows that were cut.  with_text: whether rows.jsonl has their texts, too."""
     if with_text and not any("prompt" in row.texts or row.text for row in result.rows):
-        raise UsageError("⟦text⟧ asks for texts, and the dump has ids alone.", "Name the model's ⟦tokenizer FILE⟧.")
+        raise UsageError("⟦text True⟧ asks for texts, and the dump has ids alone.", "Add the model's ⟦tokenizer FILE⟧.")
     lines = [_lines(row, with_text=with_text) for row in result.rows]
     files = {f"{name}.jsonl": "".join(json.dumps(each[name]) + "\n" for each in lines) for name in lines[0]}
     files |= {name: (HERE / name).read_text(encoding="utf-8") for name in ("send.py", "issue.md")}
