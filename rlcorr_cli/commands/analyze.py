@@ -291,6 +291,8 @@ def inspect(options: InspectOptions) -> "Inspected | TokenRows":
 
             found = repro_rows(reading, chosen, compute, where=options.where or "", tokenizer=read)
             folder.write(found, path, staging, with_text=options.text)
+            sends = f"`python {path}/send.py vllm_decode --url URL` asks an engine again; {path}/issue.md says more."
+            found = replace(found, about=(*found.about, sends))
         elif choice is not None:
             from rlcorr_cli.runs.analyze import opened
             from rlcorr_cli.runs.token_rows import token_rows

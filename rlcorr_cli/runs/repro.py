@@ -67,8 +67,8 @@ def repro_rows(
     trained = (dump.roles.current if chosen.plan.mode == "bypass" else None) or dump.roles.train
     rows = tuple(_cut(row, (dump.roles.rollout, trained), total) for row in whole)
     of_gap, left = percent(float(held[len(rows) - 1])), percent(sum(row.value or 0.0 for row in rows))
-    lies = f"{of_gap} of the gap lies in {len(rows)} of {plural(found.n_matching, 'row')}, and {left} in what is left"
-    about = f"{lies} of them: each is cut after its first far tokens."
+    lies = f"{of_gap} of the gap lies in {len(rows)} of {plural(found.n_matching, 'row')}, and {left} in what is kept"
+    about = f"{lies} of each: a row ends with its first far tokens."
     cause = next((each.name for each in seen.anomalies), fault)
     before = differing.index(whole[-1]) + 1 - len(rows)
     passed_over = f"Passed over: {plural(before, 'row')} with a larger share, without ids of all tokens."

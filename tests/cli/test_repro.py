@@ -520,7 +520,8 @@ def test_the_issue_names_the_fault_and_its_first_far_tokens(tmp_path: Path) -> N
     dump = planted(mispaired, 6, tmp_path)
     result = rlcorr_cli.inspect(dump.path, repro=tmp_path / "report")
     issue = (tmp_path / "report" / "issue.md").read_text()
-    assert all(sentence in issue for sentence in result.about)
+    assert all(sentence in issue for sentence in result.about[:-1])
+    assert f"python {tmp_path / 'report'}/send.py" in result.about[-1]
     assert "mispaired_rows" in result.about[1]
     first = result.rows[0]
     logged, training = (first.log_probs[name][first.far[0]] for name in first.log_probs)
@@ -528,3 +529,39 @@ def test_the_issue_names_the_fault_and_its_first_far_tokens(tmp_path: Path) -> N
     numbers = [signed(logged), signed(training), signed(training - logged)]
     assert f"| {' | '.join(map(str, [*cells, *numbers]))} |" in issue
     assert "- engine and version, its command line:\n" in issue
+
+
+def test_a_run_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    dump = planted(glitch, 2, tmp_path)
+    why, _ = refused(dump.path, "--repro", str(tmp_path / "report"), "-o", str(tmp_path / "rows.png"))
+    assert "nothing to draw" in why
+    assert [path.name for path in tmp_path.iterdir()] == ["dump.parquet"]
+
+
+def test_standard_input_is_refused_because_it_is_read_twice(tmp_path: Path) -> None:
+    dump = planted(glitch, 1, tmp_path)
+    lines = "".join(json.dumps(row) + "\n" for row in dump.rows)
+    command = [sys.executable, "-m", "rlcorr_cli", "inspect", "-", "--repro", str(tmp_path / "report"), "--json"]
+    done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+    assert done.returncode == 2
+    assert "Save it to a file first." in done.stderr
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_dump_without_a_difference_has_nothing_to_show(tmp_path: Path) -> None:
+    dump = planted(glitch, 1, tmp_path)
+    same = [{**row, "old_log_probs": row["rollout_log_probs"]} for row in dump.rows]
+    pq.write_table(pa.Table.from_pylist(same), dump.path)
+    assert refused(dump.path, "--repro", str(tmp_path / "report"))[0].startswith("No row differs")
+
+
+def test_the_terminal_says_what_the_rows_hold_and_where_they_are(tmp_path: Path) -> None:
+    dump = planted(glitch, 5, tmp_path)
+    ran = run("inspect", dump.path, "--repro", str(tmp_path / "report"))
+    words = " ".join(ran.out.split())
+    share = (
+        dump.gap({row["sample_id"]: [*range(N)] for row in lines_of(tmp_path / "report" / "rows.jsonl")}) / dump.gap()
+    )
+    assert f"{share:.0%} of the gap lies in 3 of {len(dump.rows)} rows" in words
+    assert "a row ends with its first far tokens" in words
+    assert ran.err == f"Wrote {tmp_path / 'report'}.\n"
