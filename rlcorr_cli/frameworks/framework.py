@@ -333,7 +333,7 @@ class Framework:
             # At the top level such a key belongs to something else, once the peer's own block has been found.
             left = self.common if path == () and options else ()
             for key in (key for key in self.keys if key in block and key not in left):
-                if options.get(key, block[key]) != block[key]:
+                if key in options and options[key] != block[key]:
                     first, second = (f"{key}: {shortened(value)}" for value in (options[key], block[key]))
                     raise contradiction(first, second, "Keep it in one place.")
                 options[key] = block[key]

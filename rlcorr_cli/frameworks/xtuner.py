@@ -57,7 +57,9 @@ def _xtuner_config(plan: Plan) -> dict[str, Any]:
         options |= {_MASK: _pair(mask.bounds)} if mask is not None and not is_open else {}
     low, high = (rejections.get(("ratio", scope)) for scope in ("seq_min", "seq_max"))
     if high is not None:
-        options[_VETO] = _pair(Bounds(None if low is None else low.bounds.low, high.bounds.high))
+        most, least = high.bounds.high, 0.0 if low is None else low.bounds.low or 0.0
+        if most is None or least <= most:
+            options[_VETO] = [most, least]
     return under("rollout_is", options)
 
 

@@ -154,6 +154,12 @@ def test_what_is_written_of_any_preset_has_the_frameworks_options_and_is_read_ba
     assert 3 < written < len(PRESETS)
 
 
+@pytest.mark.parametrize("framework", names())
+def test_a_plan_that_drops_every_sequence_has_lines_of_skyrl_alone(framework: str) -> None:
+    ends = Rejection("ratio", "seq_min", Bounds(2.0, None)), Rejection("ratio", "seq_max", Bounds(None, 1.0))
+    assert (lines_of(Plan("none", rejections=ends), framework) is not None) == (framework == "skyrl")
+
+
 def test_flags_say_what_the_lines_do(tmp_path: Path) -> None:
     text = lines("openrlhf_icepop", "openrlhf")
     (flags,) = [line for line in text.splitlines() if line.startswith("# as flags: ")]

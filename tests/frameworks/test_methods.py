@@ -165,6 +165,12 @@ def test_a_frameworks_own_option_alone_is_read(text: str, framework: str, tmp_pa
     assert (status == 0 and f"read as {framework}'s config" in out) or (framework == "slime" and "current" in err), err
 
 
+def test_a_value_that_is_no_number_is_told_to_be_none(tmp_path: Path) -> None:
+    status, _, err = analyzed("algorithm: {rollout_correction: {rollout_is: .nan, rollout_is_threshold: 2}}", tmp_path)
+    assert status == 2
+    assert "rollout_is must be one of token, sequence, got nan." in err
+
+
 def test_what_is_no_config_is_refused_with_the_frameworks_whose_configs_are_read(tmp_path: Path) -> None:
     status, _, err = analyzed("frobnicate: true", tmp_path)
     assert status == 2
