@@ -565,3 +565,32 @@ def test_the_terminal_says_what_the_rows_hold_and_where_they_are(tmp_path: Path)
     assert f"{share:.0%} of the gap lies in 3 of {len(dump.rows)} rows" in words
     assert "a row ends with its first far tokens" in words
     assert ran.err == f"Wrote {tmp_path / 'report'}.\n"
+
+
+def test_where_single_rows_are_at_fault_no_others_are_chosen(tmp_path: Path) -> None:
+    dump = planted(mispaired, 5, tmp_path)
+    other = next(row for row in dump.rows if row["sample_id"] not in dump.at)
+    lower(other, [3, 50], 30.0)
+    pq.write_table(pa.Table.from_pylist(dump.rows), dump.path)
+    result = rlcorr_cli.inspect(dump.path, repro=tmp_path / "report")
+    assert "mispaired_rows" in result.about[1]
+    assert dump.gap({other["sample_id"]: [*range(N)]}) > max(dump.gap({name: [*range(N)]}) for name in dump.at)
+    assert {row["sample_id"] for row in lines_of(tmp_path / "report" / "rows.jsonl")} <= dump.at.keys()
+
+
+def test_what_is_shown_ends_where_the_row_is_cut(tmp_path: Path) -> None:
+    dump = planted(after_tool, 3, tmp_path)
+    for row in rlcorr_cli.inspect(dump.path, repro=tmp_path / "report").rows:
+        assert row.n_tokens == len(row.valid) == len(row.tokens or ()) == row.far[-1] + 1
+        assert len(row.log_ratios) == sum(row.valid)
+        assert row.value == pytest.approx(sum(x * x for x in row.log_ratios) / dump.gap(), rel=1e-6)
+
+
+def test_bad_rows_are_set_aside_once(tmp_path: Path) -> None:
+    dump = planted(glitch, 2, tmp_path)
+    expected = written(dump.path, tmp_path / "report")
+    bad = {**dump.rows[0], "sample_id": "bad", "rollout_log_probs": [float("nan")] * N}
+    pq.write_table(pa.Table.from_pylist([*dump.rows, bad]), dump.path)
+    aside = tmp_path / "bad.parquet"
+    assert written(dump.path, tmp_path / "again", "--quarantine", str(aside)) == expected
+    assert pq.read_table(aside).num_rows == 1
