@@ -16,6 +16,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.layout import Layout, LeftOut, OpenedDump, each_alone, later
 from rlcorr_cli.layouts.nested import log_probs_in
 from rlcorr_cli.layouts.recognise import FileStart, by_keys, monitor_file
+from rlcorr_cli.layouts.streams import EACH_LINE, SGLANG, Stream
 
 Key = tuple[str, bytes]
 """A key, and a regular expression that its value must begin with (b"" for any)."""
@@ -46,6 +47,7 @@ class JsonLines:
     parts: from a line's object and its number from 0 to the objects that become rows; a list may be a NumPy array.
     surveyed: what rows are, as 'response', where all parts of a file are looked at first for what gives no row; then
     optional columns of which no row has a value are left out.
+    stream: how several lines become one response, if they do.
     span: whether rows are cut to the first to last token of the mask.  zeroed_by: where this key is 0, the mask is
     all 0.  check: asked of a path before it is read; a DataError, or more notes.
     notes, missing_policy_hint: as in OpenedDump.  notes_with: notes on files that have a key.
@@ -56,6 +58,7 @@ class JsonLines:
     from_path: Mapping[str, str] = field(default_factory=dict[str, str])
     parts: Callable[[dict[str, Any], int], Iterable[Mapping[str, Any] | LeftOut]] = lambda row, number: (row,)
     surveyed: str = ""
+    stream: Stream = EACH_LINE
     span: bool = False
     zeroed_by: str = ""
     check: Callable[[str], tuple[str, ...]] = lambda path: ()
@@ -216,6 +219,7 @@ JSON_LAYOUTS = (
             parts=later("json_rows.nemo_rl_row"),
             span=True,
             zeroed_by="sample_loss_mask",
+            notes=("Rows whose sample_loss_mask is 0 have mask 0; reward is filtered_rewards, else rewards.",),
             missing_policy_hint="prev_logprobs is 0.0 everywhere: the run left them out. Train with "
             "loss_fn.force_on_policy_ratio=false to have them written.",
         ),
@@ -338,11 +342,12 @@ JSON_LAYOUTS = (
                 "policy_versions": From("integers", "versions", optional=True),
                 "cached_tokens": From("whole", "cached_tokens", optional=True),
                 "total_prompt_tokens": From("whole", "prompt_tokens", optional=True),
-                "spec_accept_rate": From("number", "spec_accept_rate", optional=True),
+                **{name: From("number", name, optional=True) for name in ("spec_accept_rate", "spec_accept_length")},
             },
             only_with=dict.fromkeys(("policy_version", "policy_version_end"), ("weight_version", b'"')),
             parts=later("json_rows.sglang_response"),
             surveyed="response",
+            stream=SGLANG,
             notes=("A row is a response; group_id is its place in the file.",),
             missing_policy_hint=ENGINE_HINT.format(on="group_id"),
         ),

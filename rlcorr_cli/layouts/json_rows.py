@@ -30,6 +30,7 @@ from rlcorr_cli.layouts.canonical import TYPES
 from rlcorr_cli.layouts.json_layouts import From, JsonLines
 from rlcorr_cli.layouts.layout import LeftOut, OpenedDump, Sample
 from rlcorr_cli.layouts.nested import unfinished
+from rlcorr_cli.layouts.streams import EACH_LINE, Stream, whole_responses
 
 SHOWN = 3
 """Responses that a note names."""
@@ -37,6 +38,8 @@ MOST_KEPT = 1 << 23
 """Values of rows that are kept for the readings that follow; the rows of a file of more are made again."""
 SCORED = "What the engine scored of a prompt is prompt_log_probs, and no part of the response."
 CUT = "Wait until it is written, or copy it again."
+EVENT = re.compile(rb"\s*(?:data: ?(?:\[DONE\])?|(?:event|id|retry|):.*)", re.DOTALL)
+"""What a line of server-sent events begins with, or all of a line without data."""
 Made = TypeVar("Made")
 
 
@@ -69,7 +72,7 @@ def opened_lines(layout: JsonLines, path: str) -> OpenedDump:
     columns = {name: of for name, of in layout.columns.items() if layout.only_with.get(name) in (None, *found)}
 
     def read() -> Iterator[Any]:
-        return made_of_rows(path, lambda row, number: map(row_of, layout.parts(row, number)))
+        return made_of_rows(path, lambda row, number: map(row_of, layout.parts(row, number)), layout.stream)
 
     def row_of(part: Mapping[str, Any] | LeftOut) -> Sample | LeftOut:
         return part if isinstance(part, LeftOut) else {**_json_sample(layout, columns, part), **fixed}
@@ -116,24 +119,19 @@ def _value_of(part: Mapping[str, Any], of: From) -> Any:
 def survey(read: Callable[[], Iterator[Sample | LeftOut]], what: str) -> OpenedDump:
     """A file's rows, the columns of which some row has a value, and a note on each reason; a DataError where no row is
     left.  what: a part of the file, such as a response."""
-    reasons, began, columns = Counter[LeftOut](), dict[str, LeftOut](), set[str]()
+    reasons, unfinished_ids, columns = Counter[LeftOut](), list[str](), set[str]()
     kept, n_rows, n_values = list[Sample](), 0, 0
     for part in read():
         if isinstance(part, LeftOut):
             reasons[part] += 1
             if part.response is not None:
-                began[part.response] = part
+                unfinished_ids.append(part.response)
             continue
         n_rows += 1
         n_values += sum(len(value) if isinstance(value, Sized) else 1 for value in part.values())
         if n_values <= MOST_KEPT:
             kept.append(part)
         columns.update(name for name, value in part.items() if value is not None)
-        ended = [] if part["rollout_log_probs"] is None else part["rollout_log_probs"]
-        before = began.pop(part.get("sample_id") or "", None)
-        if before is not None and [*ended[: len(before.log_probs)]] != [*before.log_probs]:
-            message = f"a line of response {before.response} does not begin with the log-probs of the line before it"
-            raise DataError(f"{message}: its lines seem to be pieces.", before.pieces)
     n = n_rows + sum(count for reason, count in reasons.items() if reason.none)
     if reasons and not n_rows:
         reason = reasons.most_common(1)[0][0]
@@ -142,9 +140,8 @@ def survey(read: Callable[[], Iterator[Sample | LeftOut]], what: str) -> OpenedD
             raise DataError(f"none of its {n:,} {what}s can be read: {counts}.", reason.hint)
         raise DataError(f"none of its {f'{n:,} ' if n > 1 else ''}{what}s {reason.none}.", reason.hint)
     losses = [f"{count:,} of {plural(n, what)} {reason.note}." for reason, count in reasons.items()]
-    if began:
-        names = ", ".join([*began][:SHOWN])
-        losses.append(f"No finished line of {plural(len(began), what)}: {names}{', …' * (len(began) > SHOWN)}.")
+    if unfinished_ids:
+        losses.append(f"Unfinished: {', '.join(unfinished_ids[:SHOWN])}{', …' * (len(unfinished_ids) > SHOWN)}.")
     return OpenedDump(
         columns=[*columns],
         samples=lambda: (part for part in (kept if n_values <= MOST_KEPT else read()) if not isinstance(part, LeftOut)),
@@ -153,15 +150,26 @@ def survey(read: Callable[[], Iterator[Sample | LeftOut]], what: str) -> OpenedD
     )
 
 
-def made_of_rows(path: str, make: Callable[[dict[str, Any], int], Iterable[Made]]) -> Iterator[Made]:
-    """What `make` makes of each line's object and its number among them, in order; blank lines are passed over.
+def made_of_rows(
+    path: str, make: Callable[[dict[str, Any], int], Iterable[Made]], stream: Stream = EACH_LINE
+) -> Iterator[Made]:
+    """What `make` makes of each line's object and its number among them, in order; blank lines are passed over, and of
+    server-sent events all but their data.  stream: how lines become one object.
 
     A line that is no object is a DataError that names it, and so are the DataErrors of `make`.
     """
-    n_objects = 0
+    for number, place, row in whole_responses(_objects(path), stream):
+        with naming(f"line {number}"):
+            yield from make(row, place)
+        del row
+
+
+def _objects(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     with filesystem(path).open(path) as file:
         for number, line in enumerate(file, 1):
-            if line.isspace():
+            if event := EVENT.match(line):
+                line = line[event.end() :]
+            if not line or line.isspace():
                 continue
             try:
                 row = _parsed(line)
@@ -170,9 +178,7 @@ def made_of_rows(path: str, make: Callable[[dict[str, Any], int], Iterable[Made]
             if not isinstance(row, dict):
                 hint = "A line for each object: `jq -c '.[]?' FILE > dump.jsonl`." if isinstance(row, list) else CUT
                 raise DataError(f"line {number} is not an object.", hint)
-            with naming(f"line {number}"):
-                yield from make(row, n_objects)
-            n_objects += 1
+            yield number, row
 
 
 def _parsed(line: bytes) -> Any:
@@ -213,15 +219,15 @@ NO_LOG_PROBS = LeftOut(
     none="has output_token_logprobs",
     hint="Ask SGLang for them: return_logprob=true.",
 )
-MISCOUNTED = LeftOut(
-    note="with fewer or more log-probs than completion_tokens: some tokens, such as reasoning, have none"
-)
-SGLANG_PIECES = (
-    "jq -cs 'group_by(.meta_info.id)[] | .[-1] * {meta_info: {output_token_logprobs: "
-    "map(.meta_info.output_token_logprobs[])}}' FILE > dump.jsonl"
-)
+SGLANG_FACTS = ("cached_tokens", "prompt_tokens", "spec_accept_rate", "spec_accept_length")
+"""Of meta_info, what a column has as it stands."""
 WRAPPED = ("token_ids", "token_loss_mask", "generation_logprobs", "prev_logprobs", "advantages")
 """NeMo-RL's lists of tokens, each in a list of one; scalars may be, or not."""
+
+
+def miscounted(key: str) -> LeftOut:
+    """A response that says to have another number of tokens than it has log-probs."""
+    return LeftOut(note=f"with fewer or more log-probs than {key}: some tokens, such as reasoning, have none")
 
 
 def nemo_rl_row(row: dict[str, Any], place: int) -> Iterator[dict[str, Any]]:
@@ -247,7 +253,7 @@ def nemo_gym_conversation(row: dict[str, Any], place: int) -> Iterator[dict[str,
     if not calls:
         yield NO_TOKENS
         return
-    if left_out := unfinished("", None, (), answer):
+    if left_out := unfinished(None, answer):
         yield left_out
         return
     tokens: list[NDArray[np.int64]] = []
@@ -280,7 +286,7 @@ def sglang_response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] 
         yield NO_LOG_PROBS
         return
     log_probs, tokens = _sglang_log_probs(meta_info, "output_token_logprobs")
-    if left_out := unfinished(SGLANG_PIECES, values.text(meta_info, "id"), log_probs, meta_info, row):
+    if left_out := unfinished(values.text(meta_info, "id"), row, meta_info):
         yield left_out
         return
     some = dict[str, Any]()
@@ -297,12 +303,12 @@ def sglang_response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] 
         "token id": tokens,
         "first_version": known[0],
         "last_version": known[-1],
-        **{key: meta_info[key] for key in ("cached_tokens", "prompt_tokens", "spec_accept_rate") if key in meta_info},
+        **{key: meta_info[key] for key in SGLANG_FACTS if key in meta_info},
         **some,
     }
     n_said = values.whole(meta_info, "completion_tokens")
     if n_said is not None and not 0 <= n_said - len(log_probs) <= 1:
-        yield MISCOUNTED
+        yield miscounted("completion_tokens")
 
 
 def _sglang_log_probs(meta_info: Mapping[str, Any], key: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -344,7 +350,10 @@ def prime_rl_branches(row: dict[str, Any], place: int) -> Iterator[dict[str, Any
         )
         about = {**row, "trace": trace, "reward": total if scores else None}
         tree = values.objects(trace, "nodes")
-        for branch, path in enumerate(tree_paths([values.whole(node, "parent") for node in tree], once=True)):
+        parents = [values.whole(node, "parent") for node in tree]
+        if len(parents) > 1 and set(parents) == {None}:
+            raise DataError("no node of a trace has a parent, by which messages follow each other.", values.HINT)
+        for branch, path in enumerate(tree_paths(parents, once=True)):
             nodes = [tree[place] for place in path if tree[place].get("token_ids")]
             lists = _branch_lists(nodes) if nodes else None
             if lists and lists["mask"].any():

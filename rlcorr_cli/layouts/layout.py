@@ -48,16 +48,13 @@ class LeftOut:
     """What a reader gives in place of a row, or after one of which it does not read a part: why, and of what.
 
     note: what goes on after '3 of 24 responses '.  none: what goes on after 'none of its 24 responses ' where no row is
-    left, and hint: what to type then; both '' where rows are read all the same.  Of an unfinished response, response:
-    its id, if it has one; log_probs: what it has so far; pieces: what to type where lines hold but what is new in each.
+    left, and hint: what to type then; both '' where rows are read all the same.  response: the id of an unfinished one.
     """
 
     note: str
     none: str = ""
     hint: str = ""
-    pieces: str = ""
     response: str | None = field(default=None, compare=False)
-    log_probs: Any = field(default=(), compare=False)
 
 
 def each_alone(paths: Sequence[str]) -> list[tuple[str, ...]]:

@@ -26,6 +26,10 @@ WHOLE = ("BININT", "BININT1", "BININT2", "LONG1")
 """Opcodes of whole numbers."""
 
 
+EVENTS = re.compile(rb"(?:(?:event|id|retry|):[^\n]*\s+)*data: ?")
+"""What server-sent events begin with, up to the first data."""
+
+
 class FileStart:
     """What recognising may look at.  path: as it was found, so that names and folders can be taken from it."""
 
@@ -46,8 +50,10 @@ class FileStart:
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """The object in the first line of JSON lines; empty of another file."""
+        """The object in the first line of JSON lines, or of server-sent events; empty of another file."""
         text = self.first_bytes.lstrip()
+        if event := EVENTS.match(text):
+            text = text[event.end() :]
         if not text.startswith(b"{"):
             return {}
         line, end, _ = text.partition(b"\n")
@@ -165,8 +171,13 @@ def by_dashboard(start: FileStart) -> str | None:
 
 
 def by_keys(*keys: str) -> Callable[[FileStart], str | None]:
-    """A first line of JSON that has these keys."""
-    return lambda start: f"keys {', '.join(keys)}" if all(key in start.row for key in keys) else None
+    """A first line of JSON that has these keys; of 'a|b' one is enough."""
+
+    def sign(start: FileStart) -> str | None:
+        found = [next((name for name in key.split("|") if name in start.row), None) for key in keys]
+        return None if None in found else f"keys {', '.join(filter(None, found))}"
+
+    return sign
 
 
 def by_capture(start: FileStart) -> str | None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.layouts.recognise import FileStart
+from rlcorr_cli.layouts.recognise import EVENTS, FileStart
 from rlcorr_cli.places import scheme
 
 SAVE_DUMP = "`rlcorr help dumps` has the lines that write a dump from a trainer."
@@ -120,7 +120,7 @@ REFUSED: tuple[Refused, ...] = (
     Refused(
         "a stream of server-sent events",
         "`sed -n 's/^data: *{/{/p' FILE > chunks.jsonl` gives its chunks as JSON lines.",
-        lambda start: re.match(rb"\s*((|event|id|retry):[^\n]*\n\s*)*data:", start.first_bytes) is not None,
+        lambda start: EVENTS.match(start.first_bytes.lstrip()) is not None,
     ),
     Refused(
         "a JSON array",

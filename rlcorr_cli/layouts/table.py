@@ -8,7 +8,15 @@ from typing import Any
 
 from rlcorr_cli.layouts.json_layouts import JSON_LAYOUTS
 from rlcorr_cli.layouts.layout import BatchLayout, Layout, later
-from rlcorr_cli.layouts.recognise import FileStart, by_capture, by_dashboard, by_monitor, by_pickle, by_torch_keys
+from rlcorr_cli.layouts.recognise import (
+    FileStart,
+    by_capture,
+    by_dashboard,
+    by_keys,
+    by_monitor,
+    by_pickle,
+    by_torch_keys,
+)
 
 
 def _transfer_queue(start: FileStart) -> str | None:
@@ -48,6 +56,27 @@ BINARY_LAYOUTS = (
         recognise=by_torch_keys("rank", "call", "samples"),
         open=later("slime.open_policy_loss"),
         trained=True,
+    ),
+    Layout(
+        name="llama-cpp",
+        framework="llama.cpp",
+        title="llama.cpp's /completion responses",
+        recognise=by_keys("content", "completion_probabilities|tokens_predicted"),
+        open=later("engine_lines.open_llama_cpp"),
+    ),
+    Layout(
+        name="ollama",
+        framework="Ollama",
+        title="Ollama's responses",
+        recognise=by_keys("created_at", "done", "response|message"),
+        open=later("engine_lines.open_ollama"),
+    ),
+    Layout(
+        name="tgi",
+        framework="TGI",
+        title="TGI's /generate responses",
+        recognise=by_keys("generated_text", "details|token"),
+        open=later("engine_lines.open_tgi"),
     ),
     Layout(
         name="openai",
@@ -160,7 +189,8 @@ def layout(name: str) -> Layout:
 def recognised(start: FileStart) -> tuple[str, str] | None:
     """The name of the layout that a file is of, and the sign; None of a file that is of none."""
     for row in LAYOUTS:
-        if start.name.lower().endswith(row.suffixes):
+        # Answers of engines are kept under any name.
+        if start.name.lower().endswith(row.suffixes) or (".jsonl" in row.suffixes and start.row):
             sign = row.recognise(start)
             if sign is not None:
                 return row.name, sign

@@ -115,7 +115,7 @@ def test_the_prompt_that_sglang_scored_is_a_column_of_its_own() -> None:
 
 def completion(values: list[Any] | None, **others: Any) -> dict[str, Any]:
     logprobs = None if values is None else {"token_logprobs": values, "tokens": ["x"] * len(values)}
-    choice = {"index": 0, "text": "x", "logprobs": logprobs, **others}
+    choice = {"index": 0, "text": "x", "logprobs": logprobs, "finish_reason": "stop", **others}
     return {"id": "cmpl", "object": "text_completion", "choices": [choice]}
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rlcorr_cli import analyze, convert, diagnose, inspect
+from rlcorr_cli import analyze, convert, diagnose, filter, inspect
 from rlcorr_cli.errors import DataError, UsageError
 from tests.layouts import slime_made
 from tests.layouts.native_rows import NATIVE, rows_of
@@ -116,9 +116,15 @@ def test_a_batch_of_failed_requests_says_so(tmp_path: Path) -> None:
     assert "1 of 2 responses left out: no choice" in notes
 
 
-def test_an_end_without_log_probs_is_a_piece_of_the_line_before_it(tmp_path: Path) -> None:
-    rows = [chat({"content": [-1.0]}, finish=None), {**chat({}), "id": "a"}, chat({"content": [-1.0]}, id="b")]
-    with pytest.raises(DataError, match="its lines seem to be pieces"):
+def test_a_last_line_without_log_probs_ends_what_came_before(tmp_path: Path) -> None:
+    rows = [chat({"content": [-1.0]}, finish=None), {**chat({}), "id": "a"}, chat({"content": [-2.0]}, id="b")]
+    path = lines(tmp_path / "a.jsonl", rows)
+    assert {row["sample_id"]: row["rollout_log_probs"] for row in rows_of([path])} == {"a/0": [-1.0], "b/0": [-2.0]}
+
+
+def test_lines_that_repeat_and_lines_that_go_on_are_no_one_response(tmp_path: Path) -> None:
+    rows = [chat({"content": values}, finish=None) for values in ([-1.0], [-1.0, -2.0], [-3.0])]
+    with pytest.raises(DataError, match="line 3: lines of one response hold what is new in some, and repeat"):
         rows_of([lines(tmp_path / "a.jsonl", rows)])
 
 
@@ -150,8 +156,8 @@ def test_lines_of_unfinished_responses_are_counted_and_are_no_rows(tmp_path: Pat
     make = ENGINES[engine]
     path = lines(tmp_path / "a.jsonl", [*grown(make), make([-4.0], "b", False)])
     notes = " ".join(inspect(str(path)).notes)
-    assert "3 of 4 responses left out as unfinished" in notes
-    assert "No finished line of 1 response: b" in notes
+    assert "1 of 2 responses left out as unfinished: finish_reason is null" in notes
+    assert "Unfinished: b" in notes
     written = tmp_path / "dump.parquet"
     convert(str(path), output=str(written))
     assert pq.read_table(written)["rollout_log_probs"].to_pylist() == [[-1.0, -2.0, -3.0]]
@@ -203,13 +209,9 @@ def typed(hint: str, path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", PIECES)
-def test_pieces_of_a_stream_are_refused_with_a_line_that_puts_them_together(tmp_path: Path, name: str) -> None:
-    path = lines(tmp_path / "a.jsonl", PIECES[name])
-    with pytest.raises(DataError, match=r"chunks of a stream|its lines seem to be pieces") as caught:
-        rows_of([path])
-    written = tmp_path / "dump.parquet"
-    convert(str(typed(caught.value.hint, path)), output=str(written))
-    assert pq.read_table(written)["rollout_log_probs"].to_pylist() == [[-1.0, -2.0]] * 2
+def test_pieces_of_a_stream_are_put_together(tmp_path: Path, name: str) -> None:
+    rows = rows_of([lines(tmp_path / "a.jsonl", PIECES[name])])
+    assert [row["rollout_log_probs"] for row in rows] == [[-1.0, -2.0]] * 2
 
 
 def test_conversations_without_token_ids_are_counted_or_refused(tmp_path: Path) -> None:
@@ -250,30 +252,15 @@ def test_cached_tokens_of_a_response_are_columns(tmp_path: Path) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}
     for row in (
         chat({"content": [-1.0]}, usage=usage),
-        sglang([-1.0], prompt_tokens=9, cached_tokens=4, completion_tokens=1),
+        sglang([-1.0], prompt_tokens=9, cached_tokens=4, completion_tokens=1, spec_accept_length=2.5),
     ):
         (read,) = rows_of([lines(tmp_path / "a.jsonl", [row])])
         assert (read["cached_tokens"], read["total_prompt_tokens"]) == (4, 9)
+    assert read["spec_accept_length"] == 2.5
 
 
 TOKENS = [{"id": 5, "logprob": -0.5, "top_logprobs": []}, {"id": 6, "logprob": -0.25, "top_logprobs": []}]
 FORMS: dict[str, tuple[Any, str]] = {
-    "tgi": ({"generated_text": "", "details": {"prefill": [], "tokens": TOKENS}}, "details.tokens[].logprob"),
-    "llama.cpp": ({"content": "", "completion_probabilities": TOKENS}, "completion_probabilities[].logprob"),
-    "ollama": ({"response": "", "done": True, "logprobs": TOKENS}, "logprobs[].logprob"),
-    "vllm offline": (
-        {
-            "prompt_logprobs": None,
-            "finished": True,
-            "outputs": [
-                {
-                    "token_ids": [7, 8],
-                    "logprobs": [{"3": {"logprob": -9.0}, "7": {"logprob": -0.5}}, {"8": {"logprob": -0.25}}],
-                }
-            ],
-        },
-        "outputs[].logprobs[].{token id}.logprob",
-    ),
     "harbor": ({"logprobs": [[-0.5, -0.25]], "completion_token_ids": [[1, 2]]}, "logprobs[][]"),
     "verifiers": (
         {"trajectory": [{"tokens": {"completion_ids": [1, 2], "completion_logprobs": [-0.5, -0.25]}}]},
@@ -311,6 +298,35 @@ FORMS: dict[str, tuple[Any, str]] = {
         {"meta_info": {"output_token_logprobs": None}, "output_token_logprobs": [[-0.5, 5], [-0.25, 6]]},
         "output_token_logprobs[][0]",
     ),
+    "langchain": (
+        {"kwargs": {"content": "x", "response_metadata": {"logprobs": {"content": TOKENS}}}},
+        "kwargs.response_metadata.logprobs.content[].logprob",
+    ),
+    "litellm": (
+        {"call_type": "acompletion", "response": chat({"content": [-0.5, -0.25]})},
+        "response.choices[].logprobs.content[].logprob",
+    ),
+    "koboldcpp": ({"results": [{"logprobs": {"content": TOKENS}}]}, "results[].logprobs.content[].logprob"),
+    "watsonx": ({"results": [{"generated_tokens": TOKENS}]}, "results[].generated_tokens[].logprob"),
+    "ai21": (
+        {"completions": [{"data": {"tokens": [{"generatedToken": {"logprob": v}} for v in (-0.5, -0.25)]}}]},
+        "completions[].data.tokens[].generatedToken.logprob",
+    ),
+    "art": (
+        {"messages_and_choices": [{"role": "user"}, {"index": 0, "logprobs": {"content": TOKENS}}]},
+        "messages_and_choices[].logprobs.content[].logprob",
+    ),
+    "rllm": ({"steps": [{"response_ids": [1, 2], "logprobs": [-0.5, -0.25]}]}, "steps[].logprobs[]"),
+    "tinker": ({"sequences": [{"tokens": [1, 2], "logprobs": [-0.5, -0.25]}]}, "sequences[].logprobs[]"),
+    "promptfoo": ({"results": [{"response": {"logProbs": [-0.5, -0.25]}}]}, "results[].response.logProbs[]"),
+    "hugging face": ({"sequences": [[1, 2]], "transition_scores": [[-0.5, -0.25]]}, "transition_scores[][]"),
+    "gemini in a batch": (
+        {
+            "key": "k",
+            "response": {"candidates": [{"chosenCandidates": [{"logProbability": v} for v in (-0.5, -0.25)]}]},
+        },
+        "response.candidates[].chosenCandidates[].logProbability",
+    ),
     "one token a line": ({"token": {"logprob": -0.5}}, "token.logprob holds one number a line"),
     "array": ([{"rollout_log_probs": [-0.5, -0.25]}], "an array"),
 }
@@ -336,9 +352,10 @@ def test_log_probs_that_lie_elsewhere_are_named_with_a_line_that_makes_rows_of_t
     [
         ({"transition_scores": [-0.5]}, 'map={"rollout_log_probs": "transition_scores"}'),
         ({"prompt_logprobs": None, "logprobs": None}, "have the engine that samples return"),
+        ({"probabilities": [{"probs": [{"prob": 0.6}]}]}, "have the engine that samples return its log-probs"),
         (
-            {"completion_probabilities": [{"probs": [{"prob": 0.6}]}]},
-            "probs[].prob holds probabilities: have the engine",
+            {"completions": [{"log_probs": [{" a": -0.5}]}]},
+            "completions[].log_probs[].{token} holds numbers: write them",
         ),
         ({"logprobs": [{"5": -0.5}]}, "logprobs[].{token id} holds numbers: write them as rollout_log_probs"),
         ({"prompt_logprobs": [-0.5], "cum_log_probs": [-0.5]}, "have the engine that samples return"),
@@ -376,16 +393,39 @@ def test_a_bad_value_in_the_middle_of_a_file_is_no_last_line(tmp_path: Path) -> 
     assert "last line" not in caught.value.hint
 
 
+SPEC_INFO = {"spec_accept_token_num": 3, "spec_draft_token_num": 4, "spec_verify_ct": 2, "completion_token_num": 5}
+
+
 @pytest.mark.parametrize("make", ["rollout", "step", "rank"])
 def test_slimes_facts_of_cache_and_speculation_are_columns(tmp_path: Path, make: str) -> None:
     told = {
         "prefix_cache_info": {"cached_tokens": 4, "total_prompt_tokens": 9},
-        "spec_info": {"spec_accept_token_num": 3, "spec_draft_token_num": 4},
+        "spec_info": SPEC_INFO,
     }
     path = tmp_path / "2.pt"
     path.write_bytes(getattr(slime_made, make)(**told))
     (row,) = rows_of([path])
-    assert (row["cached_tokens"], row["total_prompt_tokens"], row["spec_accept_rate"]) == (4, 9, 0.75)
+    assert (row["cached_tokens"], row["total_prompt_tokens"]) == (4, 9)
+    assert (row["spec_accept_rate"], row["spec_accept_length"]) == (0.75, 2.5)
+
+
+def test_a_sequence_without_drafts_has_no_facts_of_speculation(tmp_path: Path) -> None:
+    path = tmp_path / "2.pt"
+    path.write_bytes(slime_made.rollout(spec_info=dict.fromkeys(SPEC_INFO, 0)))
+    (row,) = rows_of([path])
+    assert row.get("spec_accept_rate") is row.get("spec_accept_length") is None
+
+
+def test_facts_of_cache_and_speculation_go_through_filter(tmp_path: Path) -> None:
+    rows = [
+        {"rollout_log_probs": [-1.0], "old_log_probs": [-1.0], "cached_tokens": 4, "spec_accept_length": 2.5},
+        {"rollout_log_probs": [-1.0], "old_log_probs": [-1.5], "cached_tokens": None, "spec_accept_length": None},
+    ]
+    dump, written = lines(tmp_path / "a.jsonl", rows), tmp_path / "b.parquet"
+    filter(str(dump), output=str(written), preset="token_is")
+    assert pq.read_table(written, columns=["cached_tokens", "spec_accept_length"]).to_pylist() == [
+        {name: row[name] for name in ("cached_tokens", "spec_accept_length")} for row in rows
+    ]
 
 
 def test_prime_rls_entropies_and_masks_are_columns() -> None:
@@ -417,12 +457,14 @@ def test_tokens_and_prompts_of_other_names_can_be_mapped(tmp_path: Path) -> None
     assert caught.value.hint.startswith("Leave it out")
 
 
-def test_server_sent_events_are_named_with_a_line_that_gives_their_chunks(tmp_path: Path) -> None:
+def test_server_sent_events_of_another_form_are_named_with_a_line_that_gives_their_objects(tmp_path: Path) -> None:
+    events = [{"type": "response.output_text.delta", "logprobs": TOKENS}, {"type": "response.completed"}]
     path = tmp_path / "a.txt"
-    path.write_text(": ping\n\nevent: message\n" + "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in CHUNKS))
+    path.write_text(": ping\n\nevent: message\n" + "".join(f"data: {json.dumps(event)}\n\n" for event in events))
     with pytest.raises(DataError, match="is a stream of server-sent events") as caught:
         analyze(str(path))
     line = caught.value.hint.split("`")[1].replace("chunks.jsonl", str(tmp_path / "b.jsonl"))
     subprocess.run(line.replace(" FILE ", f" {path} "), shell=True, check=True, timeout=60)
-    with pytest.raises(DataError, match="these are chunks of a stream"):
+    with pytest.raises(DataError) as caught:
         analyze(str(tmp_path / "b.jsonl"))
+    assert "logprobs[].logprob holds numbers" in caught.value.hint
