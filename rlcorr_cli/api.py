@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from rlcorr_cli.commands.compare import compare as compare, diff as diff, sweep as sweep
     from rlcorr_cli.commands.filter import convert as convert, correct as correct, filter as filter
     from rlcorr_cli.commands.pictures import Picture as Picture, plot as plot, save as save, to_html as to_html
+    from rlcorr_cli.commands.scalars import scalars as scalars
     from rlcorr_cli.commands.watch import watch as watch
     from rlcorr_cli.plans.plan import Plan as Plan
     from rlcorr_cli.results.report import Report as Report
+    from rlcorr_cli.runs.recorder import Recorder as Recorder
 
 
 def _html(result: Result) -> str:
@@ -45,9 +47,11 @@ NAMES = {
     "commands.compare": ("compare", "diff", "sweep"),
     "commands.filter": ("convert", "correct", "filter"),
     "commands.pictures": ("Picture", "plot", "save", "to_html"),
+    "commands.scalars": ("scalars",),
     "commands.watch": ("watch",),
     "plans.plan": ("Plan",),
     "results.report": ("Report",),
+    "runs.recorder": ("Recorder",),
 }
 HOMES = {name: module for module, names in NAMES.items() for name in names}
 """Each public name, and the module that it is of."""

@@ -218,8 +218,8 @@ def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
 
 OTHERS_OWN = {
     *("--dump-details", "--save_traces", "--no-monitors", "--no-dump-train-data", "--get-mismatch-metrics"),
-    *("--custom-tis-function-path", "--use-tis", "--tis-clip", "--enable-trace-replay", "--enable-scale-out"),
-    "--enable-prompt-tokens-details",
+    *("--custom-tis-function-path", "--use-tis", "--tis-clip", "--use-rollout-logprobs", "--enable-scale-out"),
+    *("--algo", "--use_vllm", "--padding_free", "--enable-trace-replay", "--enable-prompt-tokens-details"),
     *("--head", "--address", "--array", "--cpus-per-task", "--mem", "--parsable", "--dependency", "--wrap"),
 }
 """Flags of trainers and engines, by which they write dumps or correct, and of clusters."""
@@ -317,11 +317,12 @@ def test_the_python_example_in_readme_runs(workplace: Path, capsys: pytest.Captu
     """But for the one that takes a cluster, which tests/engines/test_ray.py runs."""
     blocks = [block for block in re.findall(r"```python\n(.*?)```", BOOK, re.DOTALL) if "rlcorr_cli" in block]
     blocks = [block for block in blocks if "import ray" not in block]
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks[::-1]:
         exec(compile(block, "README.md", "exec"), {})
     out = capsys.readouterr().out
     assert (workplace / "canonical.parquet").exists()
+    assert (workplace / "toy" / "step-00000003.rank0.parquet").exists()
     assert "shape: (1," in out
     assert out.splitlines()[-1] == "64 64 667.0"
     assert (workplace / "python.parquet").exists()

@@ -57,6 +57,8 @@ SURE, OWN, FEWEST_KNOWN = 9.0, 0.9, 40
 the last are held to as much as these."""
 LEAST_SCATTER, MOST_SERIAL, FEWEST_CHOICES, FEWEST_RESIDUALS = 0.05, 0.5, 10_000, 8
 FEWEST_FLAT, BENT = 3, 12.0
+FEWEST_ALONE = next(n for n in range(2, 99) if math.comb(n, n // 2) >= FEWEST_CHOICES)
+"""Steps of which values alone, without clusters, can tell a shift from chance."""
 
 
 @frozen(kw_only=True)

@@ -142,6 +142,11 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
         "rlcorr watch run/ --tb curves.tb",
         "rlcorr watch run/ --once --every 0 --exec 'cat > alarm.json'",
     ),
+    "scalars": (
+        "scalars",
+        "rlcorr scalars metrics.jsonl",
+        "rlcorr scalars metrics.jsonl --all -o course.html",
+    ),
     "inspect": (
         "analyze",
         "rlcorr inspect dump.parquet",

@@ -68,8 +68,8 @@ def explain(
     schema: Annotated[
         bool,
         Opt(
-            help="The JSON Schema of report, filter, check, inspect, row, diff, diagnose, compare, sweep, convert, "
-            "plot, presets, parts (_rlcorr.json), error; or all.",
+            help="The JSON Schema of report, filter, check, inspect, row, diff, diagnose, compare, sweep, scalars, "
+            "convert, plot, presets, parts (_rlcorr.json), error; or all.",
             panel="Options",
         ),
     ] = False,

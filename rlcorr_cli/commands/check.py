@@ -1,14 +1,14 @@
 """`check`: a dump, or its report, held to rules and to a baseline; for CI."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rlcorr_cli.commands import answers, arguments, completion
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
-from rlcorr_cli.commands.declared import TEXT, Act, Opt, PythonOnly, kind_of, several, takes
+from rlcorr_cli.commands.declared import TEXT, Act, Opt, PythonOnly, changed, kind_of, several, takes
 from rlcorr_cli.errors import DataError, UsageError, not_one_of
 from rlcorr_cli.files import filesystem, located, output_path
 from rlcorr_cli.files.destinations import Destination
@@ -20,11 +20,12 @@ from rlcorr_cli.show.forms import PAGES, sheet_destinations, write
 
 if TYPE_CHECKING:
     from rlcorr_cli.commands.arguments import Paths
-    from rlcorr_cli.results.checked import Checked
+    from rlcorr_cli.results.checked import Checked, Measurements
     from rlcorr_cli.results.policy import Baseline
     from rlcorr_cli.results.report import Report
 
 NAME_DUMP = "Name the dump itself."
+WHAT = "A dump, a report.json, or a log of metrics."
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """The variable that names the file to which a step's summary is appended."""
 
@@ -72,7 +73,7 @@ Accept = Annotated[
 class CheckOptions(HowCorrected):
     """What `check` takes."""
 
-    source: Annotated["Report | Paths", arguments.DUMPS_OR_REPORT] = field(kw_only=False)
+    source: Annotated["Report | Paths", replace(arguments.DUMPS_OR_REPORT, help=WHAT)] = field(kw_only=False)
     rules: RulesPath = None
     max: AtMost = None
     min: AtLeast = None
@@ -116,7 +117,7 @@ class CheckOptions(HowCorrected):
 
 @takes(CheckOptions)
 def check(options: CheckOptions) -> "Checked":
-    """Check a dump or a saved report against limits; exits 1 on failure.
+    """Check a dump, a saved report or a log against limits; exits 1 on failure.
 
     The default rules, and one's own.  `source` may be a Report, too.  Amounts are mappings of metrics to numbers, or to
     percentages as in '20%'; an objective's numbers are named as in "objective/ppo/loss".
@@ -131,7 +132,9 @@ def check(options: CheckOptions) -> "Checked":
     appended = (
         () if options.summary is None else (Destination(path=Path(options.summary), option=SUMMARY, overwrite=True),)
     )
-    report, reading, inputs = source_of(options)
+    log = log_of(options)
+    of_log = None if log is None else (None, ReadRequest(paths=()), tuple(each.path for each in log.inputs))
+    report, reading, inputs = of_log or source_of(options)
     updated = _updated(options.baseline) if options.update_baseline else None
     read = options if updated is None else replace(options, baseline=None)
     notes = answers.check_touched((*filter(None, (updated,)), *places, *answers.quarantines(reading)), inputs, read)
@@ -153,6 +156,10 @@ def check(options: CheckOptions) -> "Checked":
         accept=(*accepted(options.accept), *(() if options.expect is None else EXPECTED[options.expect][1])),
         own_names=chosen.profile is None if report is None else report.profile == CANONICAL,
     )
+    if log is not None and (
+        over := [named.origin for named in asked.rules if named.rule.over == "total" and named.origin]
+    ):
+        raise UsageError(f"{over[0]} is over the whole, and a log of metrics has steps alone.", 'Say over = "groups".')
     with Outputs() as staging:
         if report is not None:
             refuse_beside_report(reading, options)
@@ -160,7 +167,7 @@ def check(options: CheckOptions) -> "Checked":
                 raise UsageError("⟦objective⟧ needs the dump: a saved report has the one it was made with.", NAME_DUMP)
             if options.clean_dump is not None:
                 raise UsageError("⟦clean_dump⟧ needs the dump: a saved report has its cause already.", NAME_DUMP)
-        else:
+        elif log is None:
             # Here, because a saved report needs none of it.
             from rlcorr_cli.results.build import report_of
             from rlcorr_cli.runs.analyze import analysis_totals, opened
@@ -182,7 +189,9 @@ def check(options: CheckOptions) -> "Checked":
                     objective=wanted,
                 )
                 report = report_of(run, group_intervals=has_baseline, clean=clean)
-        checked = judged(measurements_of(report), asked)
+        measured = log if report is None else measurements_of(report)
+        assert measured is not None
+        checked = judged(measured, asked)
         checked = replace(checked, notes=notes + checked.notes)
         if updated is not None:
             update = BaselineUpdate(path=str(updated.path), is_first=is_first, written=checked.passed)
@@ -219,6 +228,30 @@ def accepted(accept: arguments.Names) -> tuple[str, ...]:
         if name not in known:
             raise not_one_of("⟦accept⟧", name, known)
     return listed
+
+
+OF_LOGS = ("source", "rules", "max", "min", "strict", "junit", "output", "overwrite", "summary")
+"""Options that a log of metrics in the place of a dump takes."""
+
+
+def log_of(options: CheckOptions) -> "Measurements | None":
+    """The steps of a log that stands in the place of a dump; None of a dump and of a report."""
+    from rlcorr_cli.reading.scalars import files_of, is_log, read, settled
+    from rlcorr_cli.results.report import Report
+
+    paths = () if isinstance(options.source, Report) else arguments.paths(options.source)
+    if not paths or not is_log(paths):
+        return None
+    refuse_of_logs(paths[0], (name for name in changed(options, CheckOptions) if name not in OF_LOGS))
+    from rlcorr_cli.results.scalars import measurements_of_log
+
+    return measurements_of_log(settled([read(path) for path in files_of(paths)]))
+
+
+def refuse_of_logs(path: str, names: Iterable[str]) -> None:
+    """Refuse options that take a dump, where a log of metrics is named."""
+    for name in names:
+        raise UsageError(f"⟦{name}⟧ takes a dump, and {path} is a log of metrics.", "Leave it out.")
 
 
 def source_of(options: Any) -> "tuple[Report | None, ReadRequest, tuple[str, ...]]":

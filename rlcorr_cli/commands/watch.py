@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands.answers import check_touched, written
 from rlcorr_cli.commands.arguments import WATCHING, Files, HowRead, computing, request
-from rlcorr_cli.commands.check import Accept, AtLeast, AtMost, RulesPath, accepted, bounds_texts
+from rlcorr_cli.commands.check import Accept, AtLeast, AtMost, RulesPath, accepted, bounds_texts, refuse_of_logs
 from rlcorr_cli.commands.choose import PlanOptions, chosen_plan
-from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, takes
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, changed, takes
 from rlcorr_cli.engines import interrupt
 from rlcorr_cli.errors import DataError, UsageError, plural
 from rlcorr_cli.files.destinations import Destination, is_remote
@@ -58,7 +58,7 @@ class WatchOptions(PlanOptions, HowRead):
     paths: Annotated[
         Files,
         Opt(
-            help="The folder, glob or object-store prefix that a job writes to; or files.",
+            help="The folder, glob or object-store prefix that a job writes to; or files; or a log of metrics.",
             typed=list[str],
             metavar="RUN...",
         ),
@@ -112,6 +112,7 @@ def watch(options: WatchOptions) -> "Watched":
     Each dump that is complete is read once, and again when it was written again.  It ends at Ctrl-C, or after one look
     with `once`, with what was seen so far and the exit status of `check`.
     """
+    from rlcorr_cli.reading.scalars import is_log
     from rlcorr_cli.results.policy import policy, read_rules, refuse_impossible
     from rlcorr_cli.runs.watch import Job, alone
 
@@ -139,7 +140,10 @@ def watch(options: WatchOptions) -> "Watched":
         at_least=bounds_texts(options.min),
         accept=accepted(options.accept),
     )
-    refuse_impossible(asked, chosen.plan, grouped=True)
+    if is_log(reading.paths):
+        refuse_of_logs(reading.paths[0], (*changed(options, PlanOptions), *changed(options, HowRead)))
+    else:
+        refuse_impossible(asked, chosen.plan, grouped=True)
     with alone(remembered), computing(options) as compute:
         following = _remembered(remembered.path, reading, chosen.plan.id)
         job = Job(reading=reading, chosen=chosen, policy=asked, computing=compute, settled=options.every)
@@ -252,9 +256,11 @@ class _Run:
 
     def _look(self) -> None:
         from rlcorr_cli.measure.arrays import trim
-        from rlcorr_cli.runs.watch import look
+        from rlcorr_cli.reading.scalars import is_log
+        from rlcorr_cli.runs.scalars import look_at_log
+        from rlcorr_cli.runs.watch import look as look_at_dumps
 
-        n_steps = 0
+        look, n_steps = look_at_log if is_log(self.job.reading.paths) else look_at_dumps, 0
         for n, (following, news) in enumerate(look(self.following, self.job, self._listing), 1):
             self.following = following
             self._write_events(news.steps)  # before a state is saved that remembers the steps

@@ -4,7 +4,7 @@
 is one in `padded`; what no row can say is a function that a row names.  Nothing else names a framework's files or keys.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import field
 from importlib import import_module
 from operator import attrgetter
@@ -94,16 +94,33 @@ class Layout:
 
 
 @frozen(kw_only=True)
+class Held:
+    """What a batch in memory holds, whatever object held it.
+
+    values: by name, a tensor or array of one or two dimensions, a list with a value or a tensor for each row, or one
+    value for all rows.  facts: what it says of the whole batch.  step: the training step, where its caller knows it.
+    framework: whose batch it is, where that was found out.
+    """
+
+    values: Mapping[str, Any]
+    facts: Mapping[Any, Any] = field(default_factory=dict[Any, Any])
+    step: int | None = None
+    framework: str = ""
+
+
+@frozen(kw_only=True)
 class BatchLayout:
-    """One kind of batch in memory, a mapping of padded tensors or arrays.
+    """One kind of batch in memory.
 
     title: as notes name it.  keys: those by which a batch is known to be so, all of them there and not None.
-    columns: the batch as a mapping of columns, canonical ones under their names, each [B] or [B, T].
+    names: of the values that are looked at.  columns: the batch as columns, canonical ones under their names: arrays
+    [B] or [B, T], or lists of a value or an array for each row.
     """
 
     title: str
     keys: tuple[str, ...]
-    columns: Callable[[Mapping[str, Any]], Mapping[str, Any]]
+    names: Callable[[], Collection[str]]
+    columns: Callable[[Held], Mapping[str, Any]]
 
 
 def later(function: str) -> Callable[..., Any]:

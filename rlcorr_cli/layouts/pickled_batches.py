@@ -234,10 +234,7 @@ OF_TRAINING_BATCHES = frozenset(
 
 
 def training_input(path: str, wanted: Collection[str], of_rows: Collection[str]) -> Batch:
-    """A file with one TrainingInputBatch; `sequences` cut to its response, which is their last columns.
-
-    Its one array of a value a row is the number of a row's prompt, `prompt`, where its metadata has their boundaries.
-    """
+    """A file with one TrainingInputBatch."""
     value = unpickle(opened(path), OF_TRAINING_BATCHES)
     state = None
     if isinstance(value, UnbuiltObject) and value.name.rpartition(".")[0] in TRAINING_BATCHES:
@@ -247,9 +244,20 @@ def training_input(path: str, wanted: Collection[str], of_rows: Collection[str])
     facts = state.get("metadata") if isinstance(state, dict) else None
     if not isinstance(held, dict):
         raise DataError("it holds no TrainingInputBatch.", HINT)
-    facts = facts if isinstance(facts, dict) else {}
     read = {name: _field(held, name) for name in wanted}
     found = {name: values for name, values in read.items() if values is not None}
+    return training_batch(tensors=found, rows={}, facts=facts if isinstance(facts, dict) else {})
+
+
+def training_batch(
+    *, tensors: Mapping[str, Array | Jagged], rows: Mapping[str, Sequence[Any]], facts: Mapping[Any, Any]
+) -> Batch:
+    """A TrainingInputBatch; `sequences` cut to its response, which is their last columns.
+
+    Of the values of rows, `prompt` is the number of a row's prompt where its metadata has their boundaries, or else the
+    id that its metadata has.
+    """
+    found = {name: values for name, values in tensors.items() if not isinstance(values, Jagged)}
     where, sequences = found.get("response_mask"), found.get("sequences")
     if where is None or sequences is None or "loss_mask" not in found:
         raise DataError("its batch has no sequences, response_mask or loss_mask.", HINT)
@@ -260,10 +268,11 @@ def training_input(path: str, wanted: Collection[str], of_rows: Collection[str])
     n_padding = as_whole(facts.get("pad_size")) or 0
     if not 0 <= n_padding <= len(where):
         raise DataError(f"its pad_size is {n_padding:,}, of {len(where):,} rows.", HINT)
-    n_rows, ranges = len(where) - n_padding, facts.get("policy_prompt_boundaries")
+    n_rows, ranges, uids = len(where) - n_padding, facts.get("policy_prompt_boundaries"), facts.get("uids")
+    prompts = _numbered(ranges, n_rows) if isinstance(ranges, list) else uids
     return Batch(
         tensors=found,
-        rows={"prompt": _numbered(ranges, n_rows)} if isinstance(ranges, list) else {},
+        rows={**rows, **({"prompt": prompts[:n_rows]} if isinstance(prompts, list) else {})},
         n_rows=n_rows,
         notes=("Rows that only fill a batch up to its size (metadata.pad_size) are left out.",) if n_padding else (),
     )

@@ -249,3 +249,33 @@ def by_pickle(*firsts: str) -> Callable[[FileStart], str | None]:
         return f"a pickle of {known.strip().replace(' ', '.')}" if known else None
 
     return sign
+
+
+STEPS = (
+    *("step", "Step", "global_step", "train/global_step", "trainer/global_step", "training/global_step"),
+    *("train/step", "rollout/step", "train_step", "training_step", "iteration", "_step"),
+)
+"""What a row's step is called; the first that most rows have.  W&B's own `_step` counts calls, so it is the last."""
+
+
+def is_events(path: str) -> bool:
+    """Whether a file is called as TensorBoard's event files are."""
+    return "tfevents" in os.path.basename(path)
+
+
+def has_steps(start: FileStart) -> bool:
+    """Whether the first line is the heading of a CSV with a column of steps."""
+    heading = start.first_bytes.partition(b"\n")[0].decode("utf-8-sig", errors="replace").split(",")
+    return len(heading) > 1 and not {name.strip('"\r ') for name in heading}.isdisjoint(STEPS)
+
+
+def by_metrics(start: FileStart) -> bool:
+    """A log of metrics: events, a trainer's state, or rows of numbers, most of them, with a step."""
+    row = start.row
+    if not row:
+        return is_events(start.path) or b'"log_history"' in start.first_bytes or has_steps(start)
+    n_numbers = sum(
+        value is None or isinstance(value, int | float) or hasattr(value, "items") for value in row.values()
+    )
+    has_lists = any(isinstance(value, list) for value in row.values())
+    return not set(STEPS).isdisjoint(row) and not has_lists and n_numbers > len(row) / 2

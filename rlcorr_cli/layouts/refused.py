@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.layouts.recognise import EVENTS, FileStart
+from rlcorr_cli.layouts.recognise import EVENTS, FileStart, by_metrics
 from rlcorr_cli.places import scheme
 
 SAVE_DUMP = "`rlcorr help dumps` has the lines that write a dump from a trainer."
@@ -122,6 +122,7 @@ REFUSED: tuple[Refused, ...] = (
         "`sed -n 's/^data: *{/{/p' FILE > chunks.jsonl` gives its chunks as JSON lines.",
         lambda start: EVENTS.match(start.first_bytes.lstrip()) is not None,
     ),
+    Refused("a log of metrics", "`rlcorr scalars FILE` says how the gap went, and which steps to record.", by_metrics),
     Refused(
         "a JSON array",
         "JSON lines hold one object a line: `jq -c '.[]' FILE > dump.jsonl`.",

@@ -16,8 +16,9 @@ rank.call.place.  dashboard_columns/rollout_{id}.parquet has a rollout's columns
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from enum import Enum
 from functools import cached_property
 from typing import Any
 
@@ -29,7 +30,8 @@ from rlcorr_cli.files import filesystem
 from rlcorr_cli.files.arrow_files import parquet_file
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts import slime_train
-from rlcorr_cli.layouts.layout import KEPT_SETS, OpenedDump, Sample, each_alone
+from rlcorr_cli.layouts.layout import KEPT_SETS, Held, OpenedDump, Sample, each_alone
+from rlcorr_cli.layouts.memory import as_rows
 from rlcorr_cli.layouts.recognise import DASHBOARD_COLUMNS, DASHBOARD_NAME, FileStart
 from rlcorr_cli.layouts.tensors import NUMPY_GLOBALS, TENSORS, Array, is_tensor
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, pickle_of, read_torch
@@ -156,6 +158,7 @@ ALLOWED = (*TENSORS, *NUMPY_GLOBALS, "miles.utils.types.AdapterRef", "miles.util
 """What a rollout file's pickle may name."""
 SOURCES = "source_name", "data_source"
 """The keys of a sample's metadata that tell where its prompt is from: slime's, miles'."""
+SAMPLE_KEYS = ("reward", "group_index", "index", "rollout_id", "weight_versions", "metadata", "status", "remove_sample")
 FROM_ROLLOUT = (
     *("reward", "group_id", "policy_version", "policy_version_end", "weight_versions"),
     *("source", "status", "remove_sample", *slime_train.ENGINE_FACTS),
@@ -183,28 +186,18 @@ NO_LOG_PROBS = (
 
 
 @frozen
-class RolloutFile:
-    """A rollout file, in memory, because its lists lie in one pickle."""
+class Rollout:
+    """The sequences of a rollout, of a file, whose tensors are read when they are asked for, or in memory."""
 
     path: str
-
-    @cached_property
-    def file(self) -> TorchFile:
-        """The file of torch, whose tensors are read when they are asked for."""
-        return read_torch(opened(self.path), ALLOWED)
-
-    @cached_property
-    def samples(self) -> list[dict[Any, Any]]:
-        """Its sequences."""
-        value = mapping(self.file.value, "its pickle")
-        return [mapping(sample, f"sample {i}") for i, sample in enumerate(sequence(value, "samples"))]
+    samples: Sequence[Mapping[Any, Any]]
+    file: TorchFile | None = None
+    step: int | None = None
 
     @cached_property
     def facts(self) -> list[dict[str, Any]]:
         """What is told of each sequence beside its tokens, by column."""
-        samples = self.samples
-        step = length(self.file.value, "rollout_id")
-        return [{**_sample_facts(sample), "step": step} for sample in samples]
+        return [{**_sample_facts(sample), "step": self.step} for sample in self.samples]
 
     def tokens(self, number: int) -> Array:
         """The prompt's and the response's tokens of a sequence."""
@@ -273,7 +266,39 @@ class RolloutFile:
         return (REMOVED,) * removed + (REWARDS,) * dicts + (KEPT_SETS,) * kept
 
 
-def _sample_facts(sample: dict[Any, Any]) -> dict[str, Any]:
+def read_rollout(path: str) -> Rollout:
+    """A rollout file, in memory, because its lists lie in one pickle."""
+    file = read_torch(opened(path), ALLOWED)
+    value = mapping(file.value, "its pickle")
+    samples = [mapping(sample, f"sample {i}") for i, sample in enumerate(sequence(value, "samples"))]
+    return Rollout(path, samples, file, length(value, "rollout_id"))
+
+
+def batch_names() -> tuple[str, ...]:
+    """Of a Sample's attributes that are read."""
+    facts = (*SAMPLE_KEYS, *(key for key, _ in slime_train.ENGINE_FACTS.values()))
+    return ("tokens", "response_length", "loss_mask", ENGINE, *slime_train.KEPT, *facts)
+
+
+def batch_columns(held: Held) -> Mapping[str, Any]:
+    """A batch in memory, a list of Sample."""
+    lists = {name: rows for name in batch_names() if (rows := as_rows(held.values.get(name))) is not None}
+    samples = [dict(zip(lists, map(_as_saved, row), strict=True)) for row in zip(*lists.values(), strict=True)]
+    rollout = Rollout("", samples)
+    rows = [*rollout.rows()]
+    prompts = [rollout.tokens(i)[: -len(row["token_ids"]) or None] for i, row in enumerate(rows)]
+    names = [name for name in rollout.columns if name != "step"]
+    return {**{name: [row[name] for row in rows] for name in names}, "prompt_token_ids": prompts}
+
+
+def _as_saved(value: Any) -> Any:
+    """What a Sample has, as its to_dict saves it."""
+    if isinstance(value, Enum):
+        return value.value
+    return vars(value) if hasattr(value, "__dict__") and not isinstance(value, np.ndarray) else value
+
+
+def _sample_facts(sample: Mapping[Any, Any]) -> dict[str, Any]:
     metadata = sample.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     return {
@@ -302,7 +327,7 @@ def open_unit(paths: Sequence[str]) -> OpenedDump:
         pickle_of(kinds[""][0])  # says what is wrong with a file of torch
         raise DataError("it is neither a rollout file nor a training file of slime or miles.", HINT)
     if STEP not in kinds and RANK not in kinds:
-        rollout = RolloutFile(paths[0])
+        rollout = read_rollout(paths[0])
         return OpenedDump(
             columns=rollout.columns,
             samples=rollout.rows,
@@ -322,10 +347,10 @@ def open_unit(paths: Sequence[str]) -> OpenedDump:
         types=slime_train.TYPES,
         missing_policy_hint=hint,
     )
-    return _joined_dump(trained, rows, RolloutFile(kinds[ROLLOUT][0])) if ROLLOUT in kinds else trained
+    return _joined_dump(trained, rows, read_rollout(kinds[ROLLOUT][0])) if ROLLOUT in kinds else trained
 
 
-def _joined_dump(trained: OpenedDump, rows: Sequence[slime_train.TrainRow], rollout: RolloutFile) -> OpenedDump:
+def _joined_dump(trained: OpenedDump, rows: Sequence[slime_train.TrainRow], rollout: Rollout) -> OpenedDump:
     """The trained sequences, each with what the rollout file has of it.  Several may share an index there: the tokens
     tell."""
     generated = rollout.columns

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, PartOfStep
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.layouts.layout import Held
+from rlcorr_cli.layouts.memory import as_rows
 from rlcorr_cli.layouts.tensors import TENSORS, Array
 from rlcorr_cli.layouts.torch_files import TorchFile, opened, read_torch
 from rlcorr_cli.layouts.values import HINT, as_number, as_text, as_version, as_whole, length, mapping, numbers, sequence
@@ -138,7 +140,7 @@ class TrainRow:
     number: int
     step: int
     worker: int | None
-    pieces: tuple[tuple[Mapping[Any, Any], TorchFile], ...]
+    pieces: tuple[tuple[Mapping[Any, Any], TorchFile | None], ...]
     bshd: bool = False
 
     @property
@@ -345,12 +347,38 @@ def _train_rows(slices: Sequence[_Rank]) -> Iterator[TrainRow]:
         )
 
 
+KEYS = {
+    **{name: name for name in (*PER_TOKEN.values(), *KEPT, *(key for key, _ in PER_SEQUENCE.values()))},
+    **{name: name for name in ("tokens", "loss_masks", "response_lengths", "max_seq_lens")},
+    "sample_index": "sample_indices",
+}
+"""What a sequence has, and the column of a rank's that it is of."""
+
+
 def _values_of_sequence(columns: Mapping[Any, Any], number: int, n_rows: int) -> dict[Any, Any]:
     """One sequence's values; columns that are of the whole batch, such as miles' raw_reward, are of no sequence."""
-    theirs = {*PER_TOKEN.values(), *KEPT, *(key for key, _ in PER_SEQUENCE.values())} - {"sample_index"}
-    of_sequences = {key: key for key in (*theirs, "tokens", "loss_masks", "response_lengths", "max_seq_lens")}
     return {
         key: values[number]
-        for key, column in {**of_sequences, "sample_index": "sample_indices"}.items()
+        for key, column in KEYS.items()
         if isinstance(values := columns.get(column), list) and len(values) == n_rows
     }
+
+
+def batch_names() -> tuple[str, ...]:
+    """Of the lists that `batch_columns` looks at."""
+    return tuple(KEYS.values())
+
+
+def batch_columns(held: Held) -> Mapping[str, Any]:
+    """A batch in memory, the dict of lists that a rank trains on: `rollout_data` of its file."""
+    lists = {name: as_rows(values) for name, values in held.values.items() if name in batch_names()}
+    n_rows = len(lists["tokens"] or ())
+    of_sequences = [_values_of_sequence(lists, number, n_rows) for number in range(n_rows)]
+    rows = [
+        TrainRow(path="", number=number, step=held.step or 0, worker=None, pieces=((values, None),))
+        for number, values in enumerate(of_sequences)
+    ]
+    samples = [row.sample() for row in rows]
+    names = [name for name in columns(rows) if name not in ("worker", "step")]
+    prompts = [row.tokens()[: -len(sample["token_ids"]) or None] for row, sample in zip(rows, samples, strict=True)]
+    return {**{name: [sample[name] for sample in samples] for name in names}, "prompt_token_ids": prompts}

@@ -3,11 +3,8 @@
 Loads nothing heavy, because options name the rows; what reads a file is loaded with the first of its kind.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 from rlcorr_cli.layouts.json_layouts import JSON_LAYOUTS
-from rlcorr_cli.layouts.layout import BatchLayout, Layout, later
+from rlcorr_cli.layouts.layout import BatchLayout, Held, Layout, later
 from rlcorr_cli.layouts.recognise import (
     FileStart,
     by_capture,
@@ -166,12 +163,28 @@ BINARY_LAYOUTS = (
     ),
 )
 LAYOUTS = tuple(sorted((*BINARY_LAYOUTS, *JSON_LAYOUTS), key=lambda layout: layout.name))
+
+
+def _batch(title: str, home: str, *keys: str) -> BatchLayout:
+    return BatchLayout(title=title, keys=keys, names=later(f"{home}names"), columns=later(f"{home}columns"))
+
+
 BATCHES = {
-    "trl": BatchLayout(
-        title="a batch of GRPOTrainer",
-        keys=("prompt_ids", "completion_ids", "completion_mask"),
-        columns=later("padded.trl_columns"),
-    )
+    "trl": _batch("a batch of GRPOTrainer", "padded.trl_", "prompt_ids", "completion_ids", "completion_mask"),
+    "areal": _batch("a dict of PPOActor", "trainers.AREAL.", "input_ids", "loss_mask", "logprobs", "attention_mask"),
+    "ms-swift": _batch("a GRPOBatch", "trainers.MS_SWIFT.", "completion_mask", "seq_lengths", "input_ids"),
+    "nemo-rl": _batch("a BatchedDataDict", "trainers.NEMO_RL.", "input_ids", "token_mask", "generation_logprobs"),
+    "open-instruct": _batch(
+        "CollatedBatchData", "trainers.OPEN_INSTRUCT.", "query_responses", "response_masks", "vllm_logprobs"
+    ),
+    "openrlhf": _batch("an Experience", "trainers.OPENRLHF.", "sequences", "action_mask"),
+    "prime-rl": _batch("micro batches", "trainers.PRIME_RL.", "input_ids", "inference_logprobs", "loss_mask"),
+    "roll": _batch("a DataProto", "padded.ROLL.", "input_ids", "prompt_mask", "response_mask"),
+    "skyrl": _batch("a TrainingInputBatch", "padded.SKYRL.", "sequences", "response_mask", "loss_mask"),
+    "slime": _batch("train data", "slime_train.batch_", "tokens", "response_lengths", "loss_masks"),
+    "slime-samples": _batch("a list of Sample", "slime.batch_", "tokens", "response_length", "loss_mask"),
+    "tinker": _batch("loss_fn_inputs of Datums", "trainers.TINKER.", "target_tokens", "logprobs", "mask"),
+    "verl": _batch("a DataProto", "padded.VERL.", "input_ids", "responses", "response_mask"),
 }
 """Batches in memory, by the framework's name."""
 NAMES = tuple(layout.name for layout in LAYOUTS)
@@ -197,6 +210,8 @@ def recognised(start: FileStart) -> tuple[str, str] | None:
     return None
 
 
-def batch_layout(batch: Mapping[str, Any]) -> tuple[str, BatchLayout] | None:
-    """The framework that a batch in memory is of, and its layout; None of a batch of none."""
-    return next((row for row in BATCHES.items() if all(batch.get(key) is not None for key in row[1].keys)), None)
+def batch_layout(held: Held) -> tuple[str, BatchLayout] | None:
+    """The framework that a batch in memory is of, by its keys, and its layout; None of a batch of none."""
+    if held.framework:
+        return held.framework, BATCHES[held.framework]
+    return next((row for row in BATCHES.items() if all(held.values.get(key) is not None for key in row[1].keys)), None)

@@ -174,12 +174,12 @@ def length(values: Mapping[Any, Any], key: str, what: str = "it") -> int:
     return value
 
 
-def numbers(value: Any, what: str, file: "TorchFile", *, are_whole: bool = False) -> Array:
+def numbers(value: Any, what: str, file: "TorchFile | None", *, are_whole: bool = False) -> Array:
     """The numbers of a tensor, an array or a list, one after the other.  what: its name in the error.
 
     are_whole: whether a list is tried as one of whole numbers first, or of floats at once.
     """
-    if is_tensor(value):
+    if is_tensor(value) and file is not None:
         value = file.array(value)
     elif isinstance(value, UnbuiltObject):
         value = array(value)

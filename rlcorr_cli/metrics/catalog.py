@@ -322,6 +322,27 @@ def logged_name(name: str) -> LoggedName | None:
     )
 
 
+OWN = "rlcorr/"
+"""What our own names begin with in event files of TensorBoard's."""
+_NAMES_OF_OTHERS = ("kl", "reward_mean", "length_mean")
+"""Names of ours that trainers log, too: kl from the reference policy."""
+
+
+def known_in_log(name: str) -> LoggedName | None:
+    """What a name in a trainer's log is, with whatever stands before and after it; None of a name that speaks neither
+    of the gap, nor of the sample, nor of a correction.  The framework of our own names is rlcorr."""
+    own = name.removeprefix(OWN)
+    in_reports = any(own in family.names for family in FAMILIES[:-2]) and own not in _NAMES_OF_OTHERS
+    if in_reports or (own != name and _own_definition(own) is not None):
+        return LoggedName(framework="rlcorr", name=name, canonical=own)
+    bare = _AROUND_VERL.sub("", name)
+    # Writers of TensorBoard's have an underscore for what is no part of a name there.
+    row = _find_logged(name) or logged_name(bare) or _find_logged(re.sub("_sum$", "@sum", name))
+    if row is None and bare.startswith(VERL_PREFIXES) and (definition := _verl_definition(bare)) is not None:
+        row = LoggedName(framework="verl", name=name, canonical="", difference=definition.note)
+    return row and replace(row, name=name)
+
+
 def logged_as(name: str) -> list[str]:
     """Under which names frameworks log a metric of ours, and whether their number differs: "verl's rollout_corr/kl"."""
     of_verl = logged_name(f"{VERL_PREFIXES[0]}{name}")
@@ -350,7 +371,7 @@ def _find_logged(name: str) -> LoggedName | None:
     for parts in (whole, [part for part in whole if part not in _SCOPES]):
         firsts = range(1 if name.startswith(VERL_PREFIXES) else len(parts))
         spans = [(first, last) for first in firsts for last in range(first + 1, len(parts) + 1)]
-        for first, last in sorted(spans, key=lambda span: span[0] - span[1]):
+        for first, last in sorted(spans, key=lambda span: (span[0] - span[1], -span[1])):
             row = _LOGGED_BY_NAME.get("/".join(parts[first:last]))
             if row is not None:
                 end = parts[-1] if last < len(parts) and parts[-1] in _NOT_MEANS and row.canonical else ""

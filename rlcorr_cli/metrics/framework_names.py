@@ -27,6 +27,12 @@ class LoggedName:
         """All that there is to say."""
         return f"{self.difference} {self.otherwise}".strip()
 
+    @property
+    def has_its_size(self) -> bool:
+        """Whether its number is of the size of the metric, so that a rule on that judges it: it may average otherwise,
+        and is no count, no other end, and not the rest to 1."""
+        return bool(self.canonical) and not self.difference.startswith(OF_ANOTHER_SIZE)
+
 
 _XTUNER = "rollout_is/mismatch/"
 """What stands before xtuner's numbers of its weights."""
@@ -109,6 +115,13 @@ _M2 = "The mean square of tokens' log-ratios at M2PO's mask (pull request 9965);
 _OUTSIDE = "With sequence and geometric weights it also counts positions outside the mask."
 _HOW_GAP = "Have it counted by a rejection that keeps everything: --rs prob_gap.{}:-1e9,1e9."
 
+_STAYS, _NO_METRIC = "It is 1 - that: the share that stays.", "Its "
+OF_ANOTHER_SIZE = (
+    *(_STAYS, _COUNT, _LAST, "It is twice that.", _GEOMETRIC, _TWICE, _OF_MASKED, _MASKED_ALONE, _DIFFUSION),
+    *(_OF_OPSM, _NO_METRIC),
+)
+"""How what is said of a name begins where its number is no such metric's."""
+
 _ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
     "slime": (
         *((f"mis_{name}", name, _ROLLOUTS) for name in SLIME_SAME_NAMES),
@@ -152,6 +165,8 @@ _ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("actor/ppo_kl", "ppo_kl"),
         ("actor/pg_clipfrac", "objective/ppo/clip_fraction", "", _CLIPPED),
         ("actor/pg_clipfrac_lower", "objective/ppo/dual_clip_fraction"),
+        ("training/rollout_probs_diff_valid", "", "1 where a step has tokens to compare, else 0."),
+        *((f"mismatch/rollout_is_p{n}", "", f"Percentile {n} of raw weights.") for n in (25, 50, 75, 95, 99)),
         ("training/off_policy/trajectory_staleness", "", f"{_LAG} Of the newest version in a trajectory."),
         ("training/off_policy/trajectory_staleness_worst", "", f"{_LAG} Of the oldest version in a trajectory."),
         ("training/off_policy/trajectory_spans", "", "How many versions of the weights sampled one trajectory."),
@@ -264,7 +279,7 @@ _ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
         ("sampler_is/token_weight_mean", "ratio_mean"),
         ("sample_mask/mult_prob_error_mean", f"{_ERROR_OF_SEQUENCES}_mean", "", _HOW_ERROR),
         ("sample_mask/mult_prob_error_max", f"{_ERROR_OF_SEQUENCES}_max", "", _HOW_ERROR),
-        ("sample_mask/kept_frac", "rollout_rs_seq_masked_fraction", "It is 1 - that: the share that stays."),
+        ("sample_mask/kept_frac", "rollout_rs_seq_masked_fraction", _STAYS),
         ("tis/is_oob_ratio", "rollout_is_oob_ratio"),
         ("sampler_rs/rejected_fraction", "rollout_rs_masked_fraction"),
     ),
@@ -340,7 +355,7 @@ _ROWS: dict[str, tuple[tuple[str, ...], ...]] = {
             )
             for level, scope in (("token", "seq_mean"), ("geometric", "seq_mean"), ("sequence", "seq_sum"))
         ),
-        ("actor/train_infer_final_mask_mean", "rollout_rs_masked_fraction", "It is 1 - that: the share that stays."),
+        ("actor/train_infer_final_mask_mean", "rollout_rs_masked_fraction", _STAYS),
         ("actor/is_weight_clipfrac@sum", "rollout_is_ratio_fraction_high", "", _OUTSIDE),
     ),
 }

@@ -14,12 +14,11 @@ import pyarrow as pa
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.files.arrow_files import FILE, arrow_file, batches
 from rlcorr_cli.reading.arrow_values import portions, written_out
-from rlcorr_cli.reading.batch import Shard, Stamp
+from rlcorr_cli.reading.batch import InMemory, Shard, Stamp
 from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.container import Index, NeededColumns, Piece, Reader, runs
 from rlcorr_cli.reading.find import Source
-from rlcorr_cli.reading.tables import InMemory
 
 CONTINUED = b"\xff" * 4
 """What a header begins with, since release 0.15 of Arrow; its length follows."""

@@ -26,6 +26,21 @@ Schema = Any
 """An Arrow schema, which only io looks into."""
 Partition = Any
 """A container.Partition, which only readers look into; of no columns where the folders name none."""
+Table = Any
+"""A table of Arrow's, which only readers look into."""
+
+
+class InMemory(str):
+    """The name of a table that is in memory, and the table."""
+
+    table: Table
+    notes: tuple[str, ...]
+
+    def __new__(cls, table: Table, notes: tuple[str, ...] = ()) -> "InMemory":
+        """`table`: its columns are read where they lie.  notes: what its reader should know, in sentences."""
+        name = super().__new__(cls, "<table in memory>")
+        name.table, name.notes = table, notes
+        return name
 
 
 @frozen(kw_only=True)

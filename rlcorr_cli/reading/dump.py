@@ -22,7 +22,7 @@ from rlcorr_cli.layouts.table import TRAINED_LATER
 from rlcorr_cli.places import STDIN
 from rlcorr_cli.reading.arrow_values import as_numpy, example
 from rlcorr_cli.reading.bad_rows import BadRowPolicy
-from rlcorr_cli.reading.batch import Input, Shard
+from rlcorr_cli.reading.batch import InMemory, Input, Shard
 from rlcorr_cli.reading.batches import BadRows, CheckedRows, Rows, checked_batches
 from rlcorr_cli.reading.columns import Roles, candidates, check_names
 from rlcorr_cli.reading.container import FILE, Index, named_by_files, reader
@@ -32,7 +32,6 @@ from rlcorr_cli.reading.names import NO_CLUSTERS, OF_ROWS, PROMPTS, ROLLOUTS, ST
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.schema import joined_schema, needed_columns, resolve_schema
 from rlcorr_cli.reading.streams import Stdin
-from rlcorr_cli.reading.tables import InMemory
 from rlcorr_cli.reading.values import SeenIds
 
 USES = {"token_ids": "token ids", "versions": "versions of tokens", "kept_sets": "kept sets"}

@@ -34,8 +34,7 @@ from rlcorr_cli.layouts.table import (
 )
 from rlcorr_cli.places import STDIN, Stamp
 from rlcorr_cli.reading import formats
-from rlcorr_cli.reading.batch import Unit
-from rlcorr_cli.reading.tables import InMemory
+from rlcorr_cli.reading.batch import InMemory, Unit
 
 SEARCHED = "*" + ", *".join(formats.SUFFIXES)
 COMPRESSED = (".gz", ".zst", ".bz2", ".xz")

@@ -99,6 +99,15 @@ are."""
 ENTROPIES = ("entropy", "entropies", "entropys", "token_entropy", "token_entropies")
 """Columns that hold the entropy of the distribution that each token was drawn from, if there are as many as tokens."""
 
+PADDING = ("attention_mask", "prompt_mask")
+"""Which of a prompt's ids, or of those of prompt and response, are no padding."""
+OTHERS = (
+    *("ref_log_probs", "policy_version_end", "policy_version_lag", "weight_versions", "normalized_reward"),
+    *("total_prompt_tokens", "spec_accept_length", "is_masked"),
+)
+NAMED = {*COLUMNS, *(alias for aliases in ALIASES.values() for alias in aliases), *ENTROPIES, *PADDING, *OTHERS}
+"""Columns of these names, whatever they are."""
+
 AMBIGUOUS: dict[str, tuple[str, ...]] = {
     "rollout_log_probs": ("logprobs", "transition_scores"),
     "old_log_probs": ("log_probs", "train_log_probs"),

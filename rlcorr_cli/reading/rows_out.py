@@ -191,7 +191,7 @@ class _Parquet(_Table):
 
     def _begun(self, schema: pa.Schema) -> pq.ParquetWriter:
         try:
-            encodings = _encodings(schema)
+            encodings = _encodings(schema.remove_metadata())  # pyarrow 17 hashes no schema with any
         except pa.ArrowNotImplementedError as error:  # an object without keys, for one
             raise DataError(f"Parquet cannot hold these rows: {error}.", LINES) from error
         return pq.ParquetWriter(self._file, schema, compression="zstd", **encodings)

@@ -18,7 +18,7 @@ from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
 from rlcorr_cli.reading.columns import SECOND_MASKS, Lag, Roles, candidates, key_column, resolve
-from rlcorr_cli.reading.names import ALIASES, KEPT_SETS, LEVELS, NO_CLUSTERS, PROMPT_TEXTS, PROMPTS, TOKENS
+from rlcorr_cli.reading.names import ALIASES, KEPT_SETS, LEVELS, NAMED, NO_CLUSTERS, PROMPT_TEXTS, PROMPTS, TOKENS
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.values import BRANCH, DRAW, SPLIT
 
@@ -69,6 +69,8 @@ ALTERNATIVES = (
     *("advantages", *ALIASES["advantages"]),
 )
 """Columns of which those are read that are the first of their kind that all files have."""
+KNOWN = {*NAMED, *ALTERNATIVES, SPLIT, BRANCH}
+"""Columns that anything here, or in a person's hands, makes use of."""
 POLICY_WORDS = {"policy", "weight", "weights", "model", "param", "params", "actor", "checkpoint", "ckpt", "sampler"}
 VERSION_WORDS = {"version", "ver", "step", "iteration", "iter", "update", "updates"}
 """A number whose name has a word of both, such as `actor_ver`, may be the policy's version under a name of its own."""

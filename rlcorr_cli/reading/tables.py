@@ -1,46 +1,40 @@
 """Tables in memory as dumps: what a notebook or a trainer holds.
 
-They are anything with `__arrow_c_stream__`, data sets of Hugging Face, lists of rows, and mappings of padded arrays.
+They are anything with `__arrow_c_stream__`, data sets of Hugging Face, lists of rows, mappings of padded, ragged or
+packed arrays, and trainers' batches of whatever class (`layouts/memory.py`, `layouts/table.py: BATCHES`).
 
 Such a table goes down to its reader in the place of a path.  It *is* a path, a text that carries the table: so nothing
 on the way has to tell the two apart, and errors name it like a file.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from rlcorr_cli.errors import DataError, UsageError
+from rlcorr_cli.layouts.layout import Held
+from rlcorr_cli.layouts.memory import as_array, as_rows, held, is_numbers
 from rlcorr_cli.layouts.table import batch_layout
+from rlcorr_cli.reading.arrow_values import as_arrow
+from rlcorr_cli.reading.batch import InMemory
+from rlcorr_cli.reading.columns import candidates, first_names
+from rlcorr_cli.reading.schema import KNOWN
 from rlcorr_cli.reading.whole_rows import OriginalRows
 
 Table: TypeAlias = pa.Table
-NAME = "<table in memory>"
 LAY_OUT = "Give each column as [rows] or [rows, tokens], padded ones with a response_mask, or as a list of its rows."
-
-
-class InMemory(str):
-    """The name of a table that is in memory, and the table."""
-
-    table: pa.Table
-    notes: tuple[str, ...]
-
-    def __new__(cls, table: pa.Table, notes: tuple[str, ...] = ()) -> "InMemory":
-        """`table`: its columns are read where they lie.  notes: what its reader should know, in sentences."""
-        name = super().__new__(cls, NAME)
-        name.table, name.notes = table, notes
-        return name
 
 
 def in_memory(value: Any) -> InMemory | None:
     """A table's name; None of what is no table.
 
     A mapping has a column for each key: arrays or tensors of any device, [B] a value a row and [B, T] tokens, padded
-    as response_mask tells; lists of lists or of tensors are ragged rows.  Its arrays are not copied where they lie in
-    this memory.  A batch of a framework's trainer is known by its keys.  A list of mappings holds a row each.
+    as response_mask tells; lists of lists or of tensors are ragged rows; packed tensors are cut by cu_seqlens.  Its
+    arrays are not copied where they lie in this memory.  A batch of a framework's trainer, of whatever class, is known
+    by its keys.  A list of mappings holds a row each.
     """
     if type(value).__module__.startswith("polars.") and hasattr(value, "collect"):
         value = value.collect()  # a LazyFrame
@@ -48,27 +42,49 @@ def in_memory(value: Any) -> InMemory | None:
         return InMemory(pa.table(value))
     if _is_dataset(value):
         return InMemory(value.with_format("arrow")[:])
-    if isinstance(value, (list, tuple)) and value and all(isinstance(row, Mapping) for row in value):
-        names = dict.fromkeys(name for row in value for name in row)
-        value = {name: [row.get(name) for row in value] for name in names}  # null where a row lacks the key
-    if not isinstance(value, Mapping):
-        return None
-    if splits := [str(name) for name, split in value.items() if _is_dataset(split)]:
+    if isinstance(value, Mapping) and (splits := [str(name) for name, split in value.items() if _is_dataset(split)]):
         message = f"The table in memory has {len(splits)} splits: {', '.join(splits)}."
         raise UsageError(message, f'Take one, such as dataset["{splits[0]}"].')
-    if not value:
+    if isinstance(value, Mapping) and not [*value.keys()]:  # a TensorDict is neither true nor false
         raise UsageError("The table in memory has no columns.", LAY_OUT)
-    notes: tuple[str, ...] = ()
-    known = batch_layout(value)
-    if known is not None:  # a framework's own batch
-        name, layout = known
-        value, notes = layout.columns(value), (f"read as {name}, {layout.title} (keys {', '.join(layout.keys)}).",)
-    columns = {str(name): _column_in_memory(str(name), column) for name, column in value.items()}
-    sizes = {len(column) for column in columns.values()}
-    if len(sizes) > 1:
-        lengths = ", ".join(f"{name} {len(column):,}" for name, column in columns.items())
+    batch = held(value)
+    if batch is None:
+        return None
+    known = batch_layout(batch)
+    if known is None:
+        columns = as_columns(value, batch)
+        return None if columns is None else InMemory(as_table(columns))
+    name, layout = known
+    try:
+        columns = layout.columns(batch)
+    except DataError as error:
+        message = f"The batch in memory, read as {name}, {layout.title}: {error.what}"
+        raise type(error)(message if error.what.startswith("its ") else error.what, error.do) from error
+    return InMemory(as_table(columns), (f"read as {name}, {layout.title} (keys {', '.join(layout.keys)}).",))
+
+
+def as_columns(value: Any, batch: Held) -> Mapping[str, Any] | None:
+    """The columns of what is of no framework: all of a mapping, or of rows that are mappings; of other objects those
+    that are known by name, where the rollout's log-probs are among them.  None of what is no batch at all."""
+    rows = value if isinstance(value, (list, tuple)) else [value]
+    if isinstance(value, Held) or all(isinstance(row, Mapping) for row in rows):
+        return batch.values
+    if candidates("rollout_log_probs", [*batch.values], {}):
+        return {name: values for name, values in batch.values.items() if name in KNOWN and values is not None}
+    if all(isinstance(row, (str, PurePath)) for row in rows) or not any(map(is_numbers, batch.values.values())):
+        return None
+    kind = f"{'A list' if rows is value else 'A batch'} of {type(rows[0]).__name__}"
+    message = f"{kind} is of no trainer that is known; it holds {first_names(batch.values)}."
+    raise DataError(message, f"Give a mapping of rollout_log_probs, old_log_probs and response_mask. {LAY_OUT}")
+
+
+def as_table(columns: Mapping[str, Any]) -> Table:
+    """Columns of as many rows each."""
+    arrays = {str(name): _column_in_memory(str(name), column) for name, column in columns.items()}
+    if len({len(column) for column in arrays.values()}) > 1:
+        lengths = ", ".join(f"{name} {len(column):,}" for name, column in arrays.items())
         raise DataError(f"The table in memory has columns of different lengths: {lengths}.", LAY_OUT)
-    return InMemory(pa.table(columns), notes)
+    return pa.table(arrays)
 
 
 def one_table(portions: Sequence[OriginalRows]) -> Table:
@@ -82,29 +98,33 @@ def _is_dataset(value: Any) -> bool:
 
 
 def _column_in_memory(name: str, values: Any) -> pa.Array:
-    array = _as_array(values)
-    if array is None:
+    array = as_array(values)
+    if array is None or array.dtype == object:
+        rows = as_rows(values)
+        lists = _numbers_of_rows(rows)
+        if lists is not None:
+            return lists
         try:
-            if isinstance(values, (list, tuple)):  # a ragged column, of which a row may be a tensor
-                arrays = [(row, _as_array(row)) for row in values]
-                values = [row if of_row is None else of_row for row, of_row in arrays]
-            return pa.array(values)
+            return pa.array(values if rows is None else rows)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(f"{name} of the table in memory is not a column: {error}.", LAY_OUT) from error
+    to_arrow = as_arrow if array.dtype.kind in "biuf" else pa.array
     if array.ndim == 1:
-        return pa.array(array)
+        return to_arrow(array)
     if array.ndim != 2:
         raise DataError(f"{name} of the table in memory has {array.ndim} dimensions.", LAY_OUT)
     rows, tokens = array.shape
-    flat = pa.array(np.ascontiguousarray(array).reshape(-1))
-    return pa.ListArray.from_arrays(pa.array(np.arange(rows + 1, dtype=np.int32) * tokens), flat)
+    flat = to_arrow(np.ascontiguousarray(array).reshape(-1))
+    return pa.ListArray.from_arrays(as_arrow(np.arange(rows + 1, dtype=np.int32) * tokens), flat)
 
 
-def _as_array(values: Any) -> NDArray[Any] | None:
-    """A NumPy array or a tensor of torch as an array; None of anything else."""
-    if isinstance(values, np.ndarray):
-        return values
-    if not hasattr(values, "detach"):
+def _numbers_of_rows(rows: list[Any] | None) -> pa.Array | None:
+    """Rows that are arrays of numbers of one kind, as lists; None of others."""
+    if not rows or not all(
+        isinstance(row, np.ndarray) and row.ndim == 1 and row.dtype == rows[0].dtype for row in rows
+    ):
         return None
-    tensor = values.detach().cpu()
-    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()
+    if rows[0].dtype.kind not in "biuf":
+        return None
+    ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+    return pa.ListArray.from_arrays(as_arrow(ends), as_arrow(np.concatenate(rows)))

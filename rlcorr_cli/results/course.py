@@ -98,10 +98,10 @@ class BrokenRule(Record):
 
 @frozen(kw_only=True)
 class Rise(Record):
-    """k3_kl at the first step and at the last, where it rises or falls by more than chance.
+    """A metric, k3_kl of a dump, at the first step and at the last, where it rises or falls by more than chance.
 
     flat: the last step before that, with the median until there; null where it rises or falls from the start.  since:
-    the step after it, else that from which k3_kl stays above twice the first value, or the first of a fall.  level: of
+    the step after it, else that from which it stays above twice the first value, or the first of a fall.  level: of
     a jump the median from there on; null where it goes on.  factor: how many times as large the last value or that
     level is as what was before it, below 1 of a fall.  doubling: steps in which it doubles, where it rises steadily.
     """
@@ -286,7 +286,7 @@ def course(
     if len(steps) < 2:
         return None
     column = next(iter(steps[0].key))
-    shifted = _shifted([as_json(step.key[column]) for step in steps], steps)
+    shifted = _shifted_gap([as_json(step.key[column]) for step in steps], steps)
     metrics = (_metric_course(metric, steps, column) for metric in shown_at("course") if known.get(metric) is not None)
     return Course(
         column=column,
@@ -301,13 +301,18 @@ def course(
 
 
 def _metric_course(metric: str, steps: Sequence[Group], column: str) -> MetricCourse | None:
-    values = ((step.key[column], reliable(metric, step)) for step in steps)
-    points = [AtStep(as_json(step), value) for step, value in values if value is not None]
-    if not points:
+    values = ((as_json(step.key[column]), reliable(metric, step)) for step in steps)
+    return course_of(metric, {step: value for step, value in values if value is not None}, len(steps))
+
+
+def course_of(metric: str, values: Mapping[Any, float], of: int) -> MetricCourse | None:
+    """The course of a metric of these values by step; None of none.  of: how many steps there are."""
+    if not values:
         return None
-    worst = max(points, key=lambda point: DEFINITIONS[metric].badness(point.value))
-    blank = len(steps) - len(points)
-    return MetricCourse(metric=metric, first=points[0], worst=worst, last=points[-1], blank=blank)
+    points = [AtStep(step, value) for step, value in values.items()]
+    definition = DEFINITIONS.get(metric)
+    worst = max(points, key=lambda point: abs(point.value) if definition is None else definition.badness(point.value))
+    return MetricCourse(metric=metric, first=points[0], worst=worst, last=points[-1], blank=of - len(points))
 
 
 def shift_of(places: Sequence[float], k3: Sequence[float], levels: Levels, *, n_steps: int = 0) -> Shift | None:
@@ -316,14 +321,20 @@ def shift_of(places: Sequence[float], k3: Sequence[float], levels: Levels, *, n_
     return None if found is None or max(found.before, found.after) <= ROUNDING_K3 else found
 
 
-def _shifted(places: Sequence[Any], steps: Sequence[Group]) -> Rise | None:
-    """Along steps that are numbers; None of fewer than three, and where one has no k3_kl."""
+def _shifted_gap(places: Sequence[Any], steps: Sequence[Group]) -> Rise | None:
+    """How k3_kl goes along steps; None where one has none."""
     values = [value for step in steps if (value := step.values.get(GAP)) is not None]
-    if len(places) < 3 or len(values) < len(places) or not values[0] > 0:
+    return None if len(values) < len(places) else shifted(places, values, [step.level for step in steps])
+
+
+def shifted(places: Sequence[Any], values: Sequence[float], levels: Levels = ()) -> Rise | None:
+    """How a metric that is never below 0 rises or falls by more than chance, along steps that are numbers; None of
+    fewer than three."""
+    if len(places) < 3 or not values[0] > 0 or min(values) < 0:
         return None
     if not all(isinstance(place, int | float) and not isinstance(place, bool) for place in places):
         return None
-    found = shift_of(places, values, [step.level for step in steps])
+    found = shift_of(places, values, levels)
     if found is None:
         return None
     is_jump, since = found.shape == "jump", found.since

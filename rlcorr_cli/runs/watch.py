@@ -2,10 +2,12 @@
 
 A file is complete where a marker says so (NAME.done beside it, or one of MARKERS in its folder, not older than the
 file), where neither its size nor its time has changed since the last look, or since `settled` seconds; an object of a
-store is complete as soon as it is seen.  Complete files are read one by one, in the order of the numbers in their
-names, those that a framework's layout reads together as one, when all are there; where one is of a step that others
-have begun, the totals are added while these are kept (OPEN), and else all files of the step are read together.  So are
-those of a step of which a file was written again.  A step is judged and told when what a look finds of it is read.
+store is complete as soon as it is seen.  A file of a Recorder's appears whole, and is complete when those of all ranks
+of its step are there, or since `settled` seconds.  Complete files are read one by one, in the order of the numbers in
+their names, those that a framework's layout reads together as one, when all are there; where one is of a step that
+others have begun, the totals are added while these are kept (OPEN), and else all files of the step are read together.
+So are those of a step of which a file was written again.  A step is judged and told when what a look finds of it is
+read.
 
 A step that is too small for rules is held to them together with the small steps before it, in the same ranges as
 `analyze` has (results/course.py); so is one of too few rows for a cause searched with them.  Their totals are kept for
@@ -48,6 +50,7 @@ from rlcorr_cli.places import Stamp
 from rlcorr_cli.reading.find import Source, complete_sources, in_number_order
 from rlcorr_cli.reading.listing import Listing
 from rlcorr_cli.reading.names import STEPS
+from rlcorr_cli.reading.recorded import has_all_ranks
 from rlcorr_cli.reading.request import ReadRequest
 from rlcorr_cli.records.fields import as_json
 from rlcorr_cli.results.build import report_of
@@ -169,7 +172,10 @@ def _complete(following: Following, job: Job, listing: Listing) -> tuple[list[st
     for path in sorted((path for path, stamp in asked.items() if _is_news(seen.get(path), stamp)), key=in_number_order):
         before, stamp = seen.get(path), asked[path]
         is_same = before is not None and before.stamp == stamp
-        if is_same or filesystem(path).remote or _is_settled(path, stamp, long_ago):
+        in_store = filesystem(path).remote
+        has_ranks = None if in_store else has_all_ranks(path)
+        is_whole = (is_same or in_store) if has_ranks is None else has_ranks
+        if is_whole or _is_settled(path, stamp, long_ago):
             complete.append(path)
         elif before is None or before.reads == "waits":
             waiting[path] = SeenFile(stamp=stamp)
@@ -444,7 +450,7 @@ def _judged(following: Following, job: Job, read: _ReadDump) -> tuple[Following,
         line = _step_line(report, group, step, findings, again=step in read.known)
         if some is not None and together is not None:
             level = together.report.verdict_on(some).level
-            line = replace(line, level=level, of_steps=some.of_steps, status=_status(findings))
+            line = replace(line, level=level, of_steps=some.of_steps, status=status_of(findings))
         fails = next((names for at, names in following.failing if at == step), ())
         if line.again and line.breaks == fails and _alike(read.numbers.get(step), _numbers_of(group)):
             continue
@@ -452,7 +458,7 @@ def _judged(following: Following, job: Job, read: _ReadDump) -> tuple[Following,
         sample = None if len(groups) > 1 or report.totals is None else report.totals.measured.sample
         only, *others = step_levels(sample).values() or [group.level]  # of several steps each has its own
         line = replace(line, of_clusters=None if others else only)
-        following, line, new = _alarms(following, line, _reasons(line, findings), together, judged=judged)
+        following, line, new = with_alarms(following, line, reasons_of(line, findings), together, judged=judged)
         told.append((line, group))
         if new:
             alarms.append(Alarm(paths=job.reading.paths, step=step, reasons=new, story=report.story))
@@ -469,7 +475,8 @@ def _of_rules(checked: Checked) -> list[Finding]:
     return [each for each in checked.findings if each.rule != ABSENT]
 
 
-def _status(findings: Iterable[Finding]) -> StepStatus:
+def status_of(findings: Iterable[Finding]) -> StepStatus:
+    """The worst of what is found."""
     statuses = {each.status for each in findings}
     return "fail" if "fail" in statuses else "warn" if "warn" in statuses else "ok"
 
@@ -477,7 +484,7 @@ def _status(findings: Iterable[Finding]) -> StepStatus:
 def _step_line(report: Report, group: Group, step: Any, findings: Sequence[Finding], *, again: bool) -> StepLine:
     """A step's line by itself.  findings: what rules and the story say of it; the story of several steps is told of the
     last."""
-    verdict, status = report.verdict_on(group), _status(findings)
+    verdict, status = report.verdict_on(group), status_of(findings)
     return StepLine(
         step=step,
         tokens=group.counts["tokens"],
@@ -492,7 +499,7 @@ def _step_line(report: Report, group: Group, step: Any, findings: Sequence[Findi
     )
 
 
-def _reasons(line: StepLine, findings: Iterable[Finding]) -> list[AlarmReason]:
+def reasons_of(line: StepLine, findings: Iterable[Finding]) -> list[AlarmReason]:
     """What fails, in sentences."""
     named = f"{steps_named(line.of_steps)} together: " if line.of_steps else ""
     return [
@@ -505,7 +512,7 @@ def _reasons(line: StepLine, findings: Iterable[Finding]) -> list[AlarmReason]:
     ]
 
 
-def _alarms(
+def with_alarms(
     following: Following, line: StepLine, reasons: list[AlarmReason], together: _Together | None, *, judged: bool
 ) -> tuple[Following, StepLine, tuple[AlarmReason, ...]]:
     """What of a step's faults and broken rules is new; and its line, which draws the steps before it.  judged: whether

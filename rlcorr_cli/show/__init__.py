@@ -17,6 +17,7 @@ DOCUMENTS = {
     "Converted": "written",
     "Checked": "check",
     "Watched": "watch",
+    "LoggedScalars": "scalars",
     "Diff": "diff",
 }
 """The class of a result -> the module here whose `document` makes its Document; imported when it is used."""

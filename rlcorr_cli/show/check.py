@@ -160,7 +160,8 @@ def finding_lines(checked: Checked, findings: Iterable[Finding]) -> Iterator[Lin
         of_steps = [each for each in of_rule if list(each.key) == [column] and each.value is not None]
         if len(of_steps) == 1 and of_steps[0].key[column] not in checked.measurements.ranges:
             of_steps = []
-        yield from (_finding_line(finding) for finding in of_rule if finding not in of_steps)
+        together = set(map(id, of_steps))  # to compare findings takes their square
+        yield from (_finding_line(finding) for finding in of_rule if id(finding) not in together)
         if of_steps:
             first, values = of_steps[0], sorted(each.value for each in of_steps if each.value is not None)
             ranges = checked.measurements.ranges

@@ -13,7 +13,9 @@ from rlcorr_cli.show.stdout import emit, render
 MANUAL = Path(__file__).parents[1] / "manual"
 PAGES = {
     "tutorial": "the idea from nothing, in five minutes with the sample data",
+    "record": "a dump in two lines of any trainer, and where they go in 13",
     "dumps": "which files and columns are read, and what happens to bad rows",
+    "scalars": "no dump: what a run has logged, and which steps to record",
     "tokens": "rows of a dump token by token, with their text",
     "stores": "dumps and outputs in S3 and other object stores",
     "reading": "verdict, rules, intervals, notation",

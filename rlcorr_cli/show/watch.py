@@ -53,7 +53,7 @@ def step_line(line: StepLine, width: int) -> Iterator[Block]:
     """'4  5,493  0.0123  0.045  –  ▁▂▃▄▅▆▇█  apart; fails seq_ess'; what breaks stands below where there is no room."""
     drawn = sparkline(line.recent_k3[-SPARKS:], is_unicode(), low=0.0)
     kept = NOTHING if line.kept is None else share(line.kept)
-    numbers = f"{line.tokens:>10,}  {number(line.k3_kl):>8}  {number(line.seq_ess):>7}  {kept:>6}"
+    numbers = f"{thousands(line.tokens or None):>10}  {number(line.k3_kl):>8}  {number(line.seq_ess):>7}  {kept:>6}"
     lead, look = f"{clean(line.step):>8}  {numbers}  {drawn:{SPARKS}}  ", LOOKS.get(line.status, "")
     whole = verdict_of_step(line)
     if len(lead) + len(whole) > width and not line.breaks:
@@ -110,7 +110,7 @@ def document(watched: Watched) -> Document:
 def _sections(watched: Watched) -> Iterator[Section]:
     columns = (
         Column(heading="step", cell=lambda line: key_cell(line.step)),
-        Column(heading="tokens", cell=lambda line: number_cell(line.tokens, thousands)),
+        Column(heading="tokens", cell=lambda line: number_cell(line.tokens or None, thousands)),
         Column(heading="k3_kl", cell=lambda line: number_cell(line.k3_kl)),
         Column(heading="seq_ess", cell=lambda line: number_cell(line.seq_ess)),
         Column(heading="kept", cell=lambda line: number_cell(line.kept, share)),

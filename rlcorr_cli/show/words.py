@@ -14,7 +14,7 @@ from rlcorr_cli.errors import plain
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.results.course import BREAKS_AT_END, AtStep, BrokenRule, Course
+from rlcorr_cli.results.course import BREAKS_AT_END, AtStep, BrokenRule, Course, MetricCourse, Rise
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding
@@ -217,29 +217,31 @@ def course_sentence(course: Course | None, story: Story) -> str:
 
 def rise_sentence(course: Course) -> str:
     """How k3_kl goes from step to step: how much it rises or falls, since when, how fast; else where it is largest."""
+    k3 = next((metric for metric in course.metrics if metric.metric == GAP), None)
+    return "" if k3 is None else course_of_metric(k3, course.rise or course.fall, GAP, clean(course.column))
+
+
+def course_of_metric(ends: MetricCourse, rise: Rise | None, name: str, column: str) -> str:
+    """The same of any metric, under a name."""
 
     def at(point: AtStep) -> str:
-        return f"{number(point.value)} at {clean(course.column)} {clean(point.step)}"
+        return f"{number(point.value)} at {column} {clean(point.step)}"
 
-    rise = course.rise or course.fall
     if rise is not None:
-        goes, jumps, less = ("rises", "jumps", "") if course.rise else ("falls", "drops", " less")
+        goes, jumps, less = ("rises", "jumps", "") if rise.factor > 1 else ("falls", "drops", " less")
         times = max(rise.factor, 1 / max(rise.factor, 1e-9))
         factor = (f"{times:.1f}x" if times < 10 else f"{float(f'{times:.2g}'):,.0f}x") + less
         doubling = "" if rise.doubling is None else f", doubling every {_n_steps_in_words(rise.doubling)}"
         if rise.flat is not None and rise.level is not None:
             levels = f"from near {number(rise.flat.value)} to near {number(rise.level)}"
-            return f"k3_kl {jumps} at {clean(course.column)} {clean(rise.since)}, {levels} ({factor})."
+            return f"{name} {jumps} at {column} {clean(rise.since)}, {levels} ({factor})."
         if rise.flat is not None:
-            flat = f"{number(rise.flat.value)} until {clean(course.column)} {clean(rise.flat.step)}"
-            return f"k3_kl stays near {flat}, then {goes} to {at(rise.last)} ({factor}{doubling})."
-        return f"k3_kl {goes} from {at(rise.first)} to {at(rise.last)} ({factor}{doubling})."
-    k3 = next((metric for metric in course.metrics if metric.metric == GAP), None)
-    if k3 is None:
-        return ""
-    worst = f"{number(k3.worst.value)}, at {clean(course.column)} {clean(k3.worst.step)}"
-    largest = "" if k3.worst in (k3.first, k3.last) else f"; it is largest, {worst}"
-    return f"k3_kl is {at(k3.first)} and {at(k3.last)}{largest}."
+            flat = f"{number(rise.flat.value)} until {column} {clean(rise.flat.step)}"
+            return f"{name} stays near {flat}, then {goes} to {at(rise.last)} ({factor}{doubling})."
+        return f"{name} {goes} from {at(rise.first)} to {at(rise.last)} ({factor}{doubling})."
+    worst = f"{number(ends.worst.value)}, at {column} {clean(ends.worst.step)}"
+    largest = "" if ends.worst in (ends.first, ends.last) else f"; it is largest, {worst}"
+    return f"{name} is {at(ends.first)} and {at(ends.last)}{largest}."
 
 
 def _n_steps_in_words(n: float) -> str:

@@ -3,6 +3,7 @@
     python tests/benchmarks/rises.py course      # what `analyze` says, 2 minutes
     python tests/benchmarks/rises.py watch       # the alarm of `watch`, 4 minutes
     python tests/benchmarks/rises.py watch 100  # of so many flat runs
+    python tests/benchmarks/rises.py scalars    # what `scalars` says of each logged metric, 2 minutes
 
 Of each design 2,000 steps are simulated from tokens; runs draw theirs from these, so that all steps of a flat run are
 alike.  Log-ratios are l = -s^2 / 2 + N(0, s), s = 0.1 of a row, times e^N(0, spread) of its prompt; far tokens are at
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from rlcorr_cli.causes.steps import LEAST_K3, StepLevel
 from rlcorr_cli.measure.statistics import k3
-from rlcorr_cli.results.course import shift_of
+from rlcorr_cli.results.course import shift_of, shifted
 from rlcorr_cli.runs.watch import FIRST, RECENT, doubled
 
 Floats = NDArray[np.float64]
@@ -107,6 +108,49 @@ def pool(design: Design) -> Steps:
     clusters = np.concatenate(of_prompts)
     logs, n = np.log(np.maximum(clusters, LEAST_K3)), np.full(POOL, design.prompts)
     return Steps(clusters.mean(1), logs.mean(1), logs.std(1, ddof=1) / np.sqrt(n), n)
+
+
+def logged(design: Design) -> dict[str, Floats]:
+    """Other metrics of steps of a design, as a trainer logs them: f64[POOL] each."""
+    rng, parts = np.random.default_rng(50), list[dict[str, Floats]]()
+    for first in range(0, POOL, AT_ONCE):
+        shape = min(AT_ONCE, POOL - first), design.prompts, design.rows, design.tokens
+        s = (0.05 if design.far else 0.1) * np.exp(rng.normal(0, design.spread, (*shape[:2], 1, 1)))
+        noise = rng.standard_t(design.heavy, shape).clip(-30, 30) if design.heavy else rng.standard_normal(shape)
+        log_ratios = s * noise - s**2 / 2
+        if design.far:
+            far = rng.random(shape) < design.far
+            log_ratios[far] = rng.normal(-3, 0.5, int(far.sum()))
+        tokens, of_rows = log_ratios.reshape(shape[0], -1), np.exp(log_ratios.sum(3)).reshape(shape[0], -1)
+        parts.append(
+            {
+                "kl": -tokens.mean(1),
+                "logprob_abs_diff_mean": np.abs(tokens).mean(1),
+                "logprob_abs_diff_max": np.abs(tokens).max(1),
+                "chi2_token": np.exp(2 * tokens).mean(1) - 1,
+                "seq_ess": of_rows.sum(1) ** 2 / (of_rows.shape[1] * (of_rows**2).sum(1)),
+                "share beyond 0.3": (np.abs(tokens) > 0.3).mean(1),
+                "share beyond 0.5": (np.abs(tokens) > 0.5).mean(1),
+            }
+        )
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def scalars() -> Iterator[str]:
+    """Flat runs by design and metric: how many of 300 are said to rise or fall."""
+    lengths = (16, 20, 40, 100, 300)
+    yield f"{'rises + falls of 300 flat runs':48} {'':22} " + " ".join(f"{n:>8}" for n in lengths)
+    total = 0
+    for design in COURSE[:-1]:
+        for name, values in logged(design).items():
+            rng, cells = np.random.default_rng(1), list[str]()
+            for n in lengths:
+                runs = (shifted(range(n), rng.choice(values, n).tolist()) for _ in range(300))
+                factors = [found.factor for found in runs if found is not None]
+                cells.append(f"{f'{sum(f > 1 for f in factors)} + {sum(f < 1 for f in factors)}':>8}")
+                total += len(factors)
+            yield f"  {design.name:46} {name:22} " + " ".join(cells)
+    yield f"{total} of {300 * len(lengths) * 7 * len(COURSE[:-1]):,}"
 
 
 def run_of(rng: np.random.Generator, design: Design | None, n: int) -> Steps:
@@ -197,5 +241,6 @@ def watch(runs: int) -> Iterator[str]:
 
 if __name__ == "__main__":
     asked = sys.argv[1:]
-    for line in watch(int(asked[1]) if len(asked) > 1 else 200) if asked[0] == "watch" else course():
+    modes = {"course": course, "scalars": scalars, "watch": lambda: watch(int(asked[1]) if len(asked) > 1 else 200)}
+    for line in modes[asked[0]]():
         print(line, flush=True)

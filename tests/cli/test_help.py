@@ -77,7 +77,8 @@ PARTS = {
 def test_examples_run(example: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     os.symlink(STEPS, "dump.parquet")
-    os.symlink(Path(STEPS).with_name("tokenizer.json"), "tokenizer.json")
+    for name in ("tokenizer.json", "metrics.jsonl"):
+        os.symlink(Path(STEPS).with_name(name), name)
     for name in ("old", "new", "bf16", "fp8", "int8"):
         os.symlink(STEPS, f"{name}.parquet")
     os.mkdir("dump")

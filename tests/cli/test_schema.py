@@ -19,7 +19,7 @@ from rlcorr_cli.results.outputs import SCHEMA_FILE, schema_text
 
 NAMES = (
     *("alarm", "check", "compare", "convert", "diagnose", "diff", "filter", "inspect", "report", "rows"),
-    *("sweep", "watch", "plot", "presets", "parts", "error"),
+    *("scalars", "sweep", "watch", "plot", "presets", "parts", "error"),
 )
 INT8 = str(Path(BF16).with_name("smollm2_int8.parquet"))
 
@@ -308,6 +308,10 @@ def test_the_schema_says_no_to_other_documents(name: str, case: str) -> None:
 def test_the_schema_says_no_to_anything_else(document: Any) -> None:
     assert not schema().is_valid(document)
     assert not any(schema(name).is_valid(document) for name in NAMES)
+
+
+def test_what_a_run_has_logged_is_as_the_schema_says() -> None:
+    assert_is("scalars", run("scalars", str(Path(BF16).with_name("metrics.jsonl")), "--json").json)
 
 
 @pytest.mark.parametrize("more", [(), ("--all",), ("--group-by", "group_id")], ids=["whole", "all", "groups"])

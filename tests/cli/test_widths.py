@@ -31,7 +31,7 @@ DUMPS = [BF16, BF16.replace(".parquet", ".jsonl"), STEPS, *NATIVE, INT8, BF16.re
 BY_PROMPT = [dump for dump in DUMPS if "smollm2" in dump]
 VERL = {"rollout_is": "token", "rollout_rs": "token_k1,seq_max_k2", "rollout_rs_threshold": "2,1"}
 COMMANDS = ("analyze", "check", "compare", "convert", "diagnose", "diff", "explain", "filter", "help", "inspect")
-COMMANDS += ("plot", "presets", "sweep", "watch")
+COMMANDS += ("plot", "presets", "scalars", "sweep", "watch")
 Make = Callable[[str], Any]
 
 
@@ -73,6 +73,7 @@ KINDS = {
     "analyze, a profile": Shown(print_result, [lambda p: api.analyze(p, plan=VERL, profile="verl-0.9")], [BF16]),
     "check": Shown(print_result, [api.check, lambda p: api.check(p, group_by="step")]),
     "compare": Shown(print_result, [api.compare]),
+    "scalars": Shown(print_result, [api.scalars, lambda p: api.scalars(p, all=True)], [str(SAMPLE / "metrics.jsonl")]),
     "compare --all": Shown(print_result, [lambda p: api.compare(p, all=True)], [INT8]),
     "compare by step": Shown(print_result, [lambda p: api.compare(p, group_by="step")], [INT8, STEPS]),
     "compare, an objective": Shown(

@@ -84,7 +84,7 @@ def commands(transcript: str) -> tuple[str, dict[str, list[str]]]:
 
 def played(recorded: dict[str, list[str]], folder: Path) -> dict[str, list[str]]:
     """The commands of a transcript, and what they show now; a line that is as good as the recorded one is that one."""
-    for path in (*HERE.glob("inputs/*"), *SAMPLE.glob("smollm2_*"), SAMPLE / "native"):
+    for path in (*HERE.glob("inputs/*"), *SAMPLE.glob("smollm2_*"), SAMPLE / "native", SAMPLE / "metrics.jsonl"):
         copy = shutil.copytree if path.is_dir() else shutil.copy
         copy(path, folder / path.name.removeprefix("smollm2_"))
     set_times(folder)

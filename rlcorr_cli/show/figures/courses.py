@@ -12,17 +12,21 @@ from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.metrics.weights import KEPT_SIZE
 from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_known
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.rules import rule_on
+from rlcorr_cli.results.rules import RULES, Rule, rule_on
+from rlcorr_cli.results.scalars import COLUMN, LoggedMetric
 from rlcorr_cli.results.trends import Course, Missing, course, lags
 from rlcorr_cli.show.figures import style, ticks
 from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, RED, mark
 from rlcorr_cli.show.numbers import number, plural
+from rlcorr_cli.show.words import course_of_metric
 from rlcorr_cli.totals.flat import Floats
 
 DENSE = 60
 """From so many places on, a curve has no markers."""
 PEAK = 1.5
 """How many times larger than at its ends a curve is where a caption names that place, too; or smaller."""
+LARGEST = 1e100
+"""No axis has ticks far beyond it."""
 WIDE = 30.0
 """From this factor between the smallest and the largest on, weights stand on a logarithmic axis."""
 INTERVAL = "95% interval"
@@ -130,11 +134,11 @@ def _draw_bars(ax: Axes, curves: Course, drawn: Sequence[Drawn], base: float) ->
 
 
 def _rule_lines(
-    ax: Axes, report: Report, metric: str, *, about: str = "", line: str = "--", opens: bool = False
+    ax: Axes, rules: Iterable[Rule], metric: str, *, about: str = "", line: str = "--", opens: bool = False
 ) -> None:
     """The limits of the rule on a metric that lie within what is drawn; opens: those beyond, too, which opens the
     axis."""
-    rule, (lowest, highest) = rule_on(metric, report.rules), sorted(ax.get_ylim())
+    rule, (lowest, highest) = rule_on(metric, rules), sorted(ax.get_ylim())
     for bound in () if rule is None else (rule.low, rule.high):
         if bound is not None and (opens or lowest <= bound <= highest):
             mark(ax, bound, f"{about}limit {bound:g}", color=RED, vertical=False, style=line)
@@ -167,7 +171,7 @@ def mean_weight(ax: Axes, report: Report) -> str:
     if low > 0 and high > WIDE * low:
         ax.set_yscale("log")
         ticks.logarithmic(ax.yaxis, min(low, 1.0) / 1.5, max(high, 1.0) * 1.5)
-    _rule_lines(ax, report, "rollout_is_mean")
+    _rule_lines(ax, report.rules, "rollout_is_mean")
     return _course_words("The mean weight", curves, "rollout_is_mean")
 
 
@@ -188,7 +192,7 @@ def sample_size(ax: Axes, report: Report) -> str:
     curves = _followed(report, lines)
     drawn = _draw_curves(ax, curves, lines, ylabel=f"ESS of {what}")
     ax.set_ylim(0, 1.05)
-    _rule_lines(ax, report, name)
+    _rule_lines(ax, report.rules, name)
     words = {name: "The effective sample size"}
     if rejects:
         after = "The ESS of what is kept" if weighting is None else "The ESS after rejection"
@@ -215,9 +219,9 @@ def rejected(ax: Axes, report: Report) -> str:
         raise Missing("The plan rejects nothing.")
     drawn = _draw_curves(ax, curves, lines, ylabel="share rejected")
     ax.set_ylim(-0.02, max(0.35, 1.1 * max(float(np.nanmax(curves.values[name])) for name in drawn)))
-    _rule_lines(ax, report, "rollout_rs_masked_fraction")
+    _rule_lines(ax, report.rules, "rollout_rs_masked_fraction")
     if len(lines) > 1:
-        _rule_lines(ax, report, "rollout_is_veto_fraction", about="veto ", line=":")
+        _rule_lines(ax, report.rules, "rollout_is_veto_fraction", about="veto ", line=":")
     words = {
         "rollout_rs_masked_fraction": "The share of tokens rejected",
         "rollout_is_veto_fraction": "The share of sequences vetoed",
@@ -230,7 +234,7 @@ def divergence(ax: Axes, report: Report) -> str:
     lines = {"kl": "k1", GAP: "k3"}
     curves = _followed(report, lines)
     name = _draw_curves(ax, curves, lines, ylabel="KL(rollout || training), nats", ideal=0.0)[-1]
-    _rule_lines(ax, report, GAP)
+    _rule_lines(ax, report.rules, GAP)
     return _course_words(name, curves, name)
 
 
@@ -246,7 +250,7 @@ def chi2(ax: Axes, report: Report) -> str:
     lines = {"chi2_token": "tokens", "chi2_seq": "sequences"}
     curves = _followed(report, lines)
     drawn = _draw_curves(ax, curves, lines, ylabel="χ²")
-    _rule_lines(ax, report, "chi2_token", about="tokens: ", opens=True)
+    _rule_lines(ax, report.rules, "chi2_token", about="tokens: ", opens=True)
     ticks.symmetric(ax.yaxis, 1e-3)
     of_tokens = "χ² of tokens"
     sentence = _course_words(of_tokens, curves, "chi2_token") if "chi2_token" in drawn else f"{of_tokens} overflows."
@@ -259,6 +263,18 @@ def chi2(ax: Axes, report: Report) -> str:
     return sentence
 
 
+def logged(ax: Axes, metric: LoggedMetric) -> str:
+    """A metric of a log, with the limits of the default rule on it."""
+    places, values = np.array([*metric.values]), np.array([*metric.values.values()]).clip(-LARGEST, LARGEST)
+    nowhere = np.full((2, len(places)), np.nan)
+    name, rough = metric.name, np.zeros(len(places), bool)
+    curves = Course(name=COLUMN, places=places, values={name: values}, intervals={name: nowhere}, rough={name: rough})
+    _draw_lines(ax, curves, [(name, "_", BLUE)])
+    if metric.broken:
+        _rule_lines(ax, RULES, metric.metric, opens=True)
+    return course_of_metric(metric.course, metric.shift, style.label(name), COLUMN) if metric.course else ""
+
+
 def k3_course(ax: Axes, report: Report) -> str:
     """k3 alone, for the overview."""
     curves = _followed(report, [GAP])
@@ -267,5 +283,5 @@ def k3_course(ax: Axes, report: Report) -> str:
     ax.set_title(f"k3 KL by {by}" if len(by) < 20 else "k3 KL by group")
     highest = max(float(np.nanmax(curves.values[GAP])), ax.dataLim.y1)  # of the curve, or of its band
     ax.set_ylim(0, 1.1 * highest or 1.0)
-    _rule_lines(ax, report, GAP)
+    _rule_lines(ax, report.rules, GAP)
     return _course_words(GAP, curves, GAP)

@@ -1,9 +1,8 @@
 """DIR.tb: scalars per step, under the names of the profile, so that they lie beside the trainer's own curves.
 
-Without a profile the names are rlcorr/METRIC.  An event file is a TFRecord file of Event messages; the few bytes of
-framing and Protocol Buffers are written here, all at once, because writers of TensorBoard's have a thread that a full
-disk kills while the caller waits for it.
-Source: tensorflow.org/tutorials/load_data/tfrecord (records), tensorflow/core/util/event.proto (messages).
+Without a profile the names are rlcorr/METRIC.  An event file is a TFRecord file of Event messages, which are written
+here, all at once, because writers of TensorBoard's have a thread that a full disk kills while the caller waits for it.
+Source: tensorflow/core/util/event.proto (messages).
 """
 
 import math
@@ -11,19 +10,18 @@ import re
 import struct
 import time
 from collections.abc import Callable, Mapping
-from functools import cache
 from pathlib import Path
 from typing import BinaryIO
 
 from rlcorr_cli.errors import UsageError
 from rlcorr_cli.files.destinations import Destination
 from rlcorr_cli.files.outputs import Outputs
+from rlcorr_cli.files.tfrecords import record, varint
+from rlcorr_cli.metrics.catalog import OWN
 from rlcorr_cli.results.report import Group, Report
 
 VERSION, WRITER = b"brain.Event:2", b"rlcorr"
 """What the first event of a file says: the format's version, and who wrote it."""
-OWN = "rlcorr/"
-"""What our own names begin with."""
 HEAD_BYTES = 256
 LARGEST_STEP, LARGEST_VALUE = 2**63 - 1, struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
 
@@ -66,7 +64,7 @@ def events(scalars: dict[int, dict[str, float]], wall_time: float, *, begins: bo
     for step, values in scalars.items():
         summary = b"".join(_bytes(1, _bytes(1, name.encode()) + _float(2, value)) for name, value in values.items())
         records.append(_double(1, wall_time) + varint(2 << 3) + varint(step % 2**64) + _bytes(5, summary))
-    return b"".join(map(_record, records))
+    return b"".join(map(record, records))
 
 
 def _scalars(report: Report) -> dict[int, dict[str, float]]:
@@ -101,15 +99,6 @@ def _is_own(name: str, opened: Callable[[], BinaryIO]) -> bool:
         return WRITER in file.read(HEAD_BYTES).partition(VERSION)[2]
 
 
-def varint(number: int) -> bytes:
-    """Seven bits a byte, the lowest first, the eighth set where more follow."""
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*encoded, number))
-
-
 def _bytes(field: int, content: bytes) -> bytes:
     return varint(field << 3 | 2) + varint(len(content)) + content
 
@@ -122,27 +111,3 @@ def _float(field: int, value: float) -> bytes:
     if abs(value) > LARGEST_VALUE:
         value = math.copysign(math.inf, value)
     return varint(field << 3 | 5) + struct.pack("<f", value)
-
-
-def _record(content: bytes) -> bytes:
-    length = struct.pack("<Q", len(content))
-    return length + _checksum(length) + content + _checksum(content)
-
-
-def _checksum(content: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as the format asks, so that a checksum of checksums is no special case."""
-    table, remainder = _crc_table(), 0xFFFFFFFF
-    for byte in content:
-        remainder = table[(remainder ^ byte) & 0xFF] ^ (remainder >> 8)
-    crc = remainder ^ 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32)
-
-
-@cache
-def _crc_table() -> tuple[int, ...]:
-    table: list[int] = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
-    return tuple(table)

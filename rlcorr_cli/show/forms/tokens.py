@@ -16,10 +16,10 @@ from urllib.parse import quote
 import numpy as np
 from markupsafe import Markup
 
+from rlcorr_cli.files.tfrecords import varint
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.results.inspected import OneRow, TokenRows
 from rlcorr_cli.show.document import Table
-from rlcorr_cli.show.forms.tensorboard import varint
 from rlcorr_cli.show.numbers import plural
 from rlcorr_cli.show.token_rows import (
     facts_of_row,
