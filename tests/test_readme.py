@@ -71,6 +71,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes, part
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     dump = (ROOT / "sample_data" / "smollm2_bf16.parquet").read_bytes()
     (tmp_path / "dump.parquet").write_bytes(dump)
+    rows = pq.read_table(ROOT / "sample_data" / "smollm2_bf16.parquet")
+    pq.write_table(rows.append_column("prompt_token_ids", [[[1, 2]] * len(rows)]), tmp_path / "with_prompts.parquet")
     (tmp_path / "dump").mkdir()
     (tmp_path / "dump" / "000001.parquet").write_bytes(dump)
     (tmp_path / "steps").mkdir()
@@ -216,7 +218,7 @@ def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
 
 OTHERS_OWN = {
     *("--dump-details", "--save_traces", "--no-monitors", "--no-dump-train-data", "--get-mismatch-metrics"),
-    *("--custom-tis-function-path", "--use-tis", "--tis-clip", "--use-rollout-logprobs"),
+    *("--custom-tis-function-path", "--use-tis", "--tis-clip", "--use-rollout-logprobs", "--enable-scale-out"),
     *("--algo", "--use_vllm", "--padding_free", "--enable-trace-replay", "--enable-prompt-tokens-details"),
     *("--head", "--address", "--array", "--cpus-per-task", "--mem", "--parsable", "--dependency", "--wrap"),
 }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from rlcorr_cli.commands import answers, arguments, completion
 from rlcorr_cli.commands.choose import HowCorrected, PlanOptions, asks_for_plan, chosen_plan, objective_under
-from rlcorr_cli.commands.declared import Opt, PythonOnly, several, takes
+from rlcorr_cli.commands.declared import Act, Opt, PythonOnly, several, takes
 from rlcorr_cli.errors import UsageError, shortened
 from rlcorr_cli.files.outputs import Outputs as Staging
 from rlcorr_cli.frozen import frozen
@@ -258,6 +258,18 @@ class InspectOptions(PlanOptions, arguments.HowRead):
             such_as="'step = 4'",
         ),
     ] = None
+    repro: Annotated[
+        str | Path | None,
+        Act(
+            help="Write for an engine's authors: the fewest rows that show the gap, requests for vLLM and SGLang that "
+            "score them again, a script that sends these, an issue's text. Needs token ids of prompts and responses.",
+            panel=arguments.LOOKING,
+            metavar="DIR",
+        ),
+    ] = None
+    text: Annotated[
+        bool, Act(help="With --repro: write also the text of these rows, not their ids alone.", panel=arguments.LOOKING)
+    ] = False
     tokenizer: TokenizerName = None
     output: arguments.SheetOutputs = ()
     overwrite: arguments.Overwrite = False
@@ -268,27 +280,42 @@ def inspect(options: InspectOptions) -> "Inspected | TokenRows":
     """Show how a dump is read, what is wrong with it, and where.
 
     Bad rows are counted, and never end it.  Of the rows that are named or chosen it shows every token, its text, and
-    what a plan says about it.
+    what a plan says about it.  For an engine's authors it writes the fewest that show the gap.
     """
     from rlcorr_cli.runs import inspect as inspection
+    from rlcorr_cli.show.forms import repro as folder
 
     files = answers.sheet_files(options.output)
     rows = tuple(str(name) for name in several(options.row))
     choice = _rows_to_show(rows, options.worst, options.where)
-    if choice is None and options.tokenizer is not None:
+    path = None if options.repro is None else answers.written("⟦repro⟧", options.repro)
+    if path is not None and (rows or options.worst):
+        raise UsageError("⟦repro⟧ chooses the rows itself.", "Leave ⟦row⟧ and ⟦worst⟧ out; ⟦where⟧ narrows the choice.")
+    if options.text and path is None:
+        raise UsageError("⟦text True⟧ is for rows that are written, and none are.", "Add ⟦repro DIR⟧.")
+    if choice is None and path is None and options.tokenizer is not None:
         raise UsageError("⟦tokenizer⟧ is for the text of rows, and none are asked for.", "Add ⟦worst 5⟧.")
     chosen = chosen_plan(options)
     reading = inspection.ignoring_bad_rows(answers.with_found(arguments.request(options.dumps, options)))
-    places = forms.sheet_destinations(files, options.overwrite)
+    folders = [] if path is None else [folder.destination(path)]
+    places = (*forms.sheet_destinations(files, options.overwrite), *folders)
     notes = answers.check_touched((*places, *answers.quarantines(reading)), reading.files, options)
     with Staging() as staging, arguments.computing(options) as compute:
-        if choice is None:
-            return answers.finished(inspection.inspect(reading, chosen, compute), notes, files, staging)
-        from rlcorr_cli.runs.analyze import opened
-        from rlcorr_cli.runs.token_rows import token_rows
-
         read = None if options.tokenizer is None else _tokenizer(options.tokenizer)
-        found = token_rows(opened(reading, chosen), chosen, compute, choice, tokenizer=read)
+        if path is not None:
+            from rlcorr_cli.runs.repro import repro_rows
+
+            found = repro_rows(reading, chosen, compute, where=options.where or "", tokenizer=read)
+            folder.write(found, path, staging, with_text=options.text)
+            sends = f"`python {path}/send.py vllm_decode --url URL` asks an engine again; {path}/issue.md says more."
+            found = replace(found, about=(*found.about, sends))
+        elif choice is not None:
+            from rlcorr_cli.runs.analyze import opened
+            from rlcorr_cli.runs.token_rows import token_rows
+
+            found = token_rows(opened(reading, chosen), chosen, compute, choice, tokenizer=read)
+        else:
+            found = inspection.inspect(reading, chosen, compute)
         return answers.finished(found, notes, files, staging)
 
 

@@ -215,8 +215,10 @@ def typed(run: Callable[..., Any]) -> Callable[..., int]:
             return 0
         name = type(result).__name__
         status = printers[name](result, **printing[name]) or 0
-        if isinstance(values.get("output"), list) and not values.get("quiet"):
-            write_stderr(disarmed("".join(f"Wrote {clean(file)}.\n" for file in values["output"])))
+        sheets = values.get("output")
+        files = [*(sheets if isinstance(sheets, list) else ()), *filter(None, [values.get("repro")])]
+        if not values.get("quiet"):
+            write_stderr(disarmed("".join(f"Wrote {clean(file)}.\n" for file in files)))
         return status
 
     parameters = [_parameter(option) for option in every.values()]

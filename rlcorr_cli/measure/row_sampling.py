@@ -197,6 +197,15 @@ def largest_gaps(batch: Batch, device: Device, mode: Mode) -> Floats:
     return values
 
 
+def summed_squares(batch: Batch, device: Device, mode: Mode) -> Floats:
+    """The sum of log-ratio^2 over the tokens of each row of a batch, f64[B]; NaN of a row without a valid token."""
+    values, filled = np.full(batch.n_rows, np.nan), batch.filled
+    if batch.n_tokens:
+        log_ratio = host(Tokens.of(batch, device, mode).log_ratio)
+        values[filled] = np.add.reduceat(log_ratio**2, batch.offsets[:-1][filled])
+    return values
+
+
 def largest(values: Floats, n: int) -> NDArray[np.int64]:
     """Indices of the n largest that are numbers, largest first, the earlier one first among equals."""
     known = np.flatnonzero(~np.isnan(values))

@@ -169,7 +169,8 @@ class OneRow(Record):
     what they are, where the dump says.  text: of each token, where there is one; joined, they are what the tokens
     decode to.  valid: whether a token counts.  log_probs: column -> all tokens' (of a bad row as they are, whatever
     they are).  log_ratios: of valid tokens.  weights: theirs, as the plan gives them before a batch mean divides.
-    entropies: of all tokens.  problem: why the row is bad.
+    entropies: of all tokens.  problem: why the row is bad.  far: of a row that is cut, the places of the far tokens up
+    to there.
 
     Beside these, shown: as text, but with bytes that are no whole character.  strings: what the dump has as tokens'
     text; prompt_ids: of the prompt's tokens; group: what samples of one prompt have in common.
@@ -191,6 +192,7 @@ class OneRow(Record):
     says: Annotated[tuple[RejectionVote, ...], Key(name="rejections")] = ()
     entropies: Annotated[tuple[Plain, ...] | None, Key(omit=True)] = None
     problem: str | None = None
+    far: Annotated[tuple[int, ...], Key(omit=True)] = ()
 
     shown: Annotated[tuple[str, ...] | None, HIDDEN] = None
     strings: Annotated[tuple[str, ...] | None, HIDDEN] = None
@@ -252,7 +254,8 @@ class TokenRows(Output):
     """Some rows of a dump, token by token.
 
     plan: the plan whose weights and rejections are shown.  by: what the worst are ranked by.  n_matching: how many rows
-    there were to choose from.  text_from: where the text comes from; empty where there is none.
+    there were to choose from.  text_from: where the text comes from; empty where there is none.  about: sentences on
+    what these rows are.
     """
 
     OUTPUT = "rows"
@@ -260,9 +263,10 @@ class TokenRows(Output):
     plan: str
     by: str | None
     n_matching: Annotated[int, Key(about="Rows with a valid token that they were chosen from.")]
-    text_from: str
+    text_from: str = ""
     rows: tuple[OneRow, ...]
-    notes: tuple[str, ...]
+    about: Annotated[tuple[str, ...], Key(omit=True)] = ()
+    notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         names = ", ".join(repr(row.name) for row in self.rows[:3])

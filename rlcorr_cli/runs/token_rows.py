@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from rlcorr_cli.results.inspected import OneRow, RejectionVote, TokenRows
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.earlier_readings import search_budgets
 from rlcorr_cli.runs.reading import OpenDump, ShardReading, ShardWork, check_quarantine, one_reading
+from rlcorr_cli.totals.flat import Floats
 
 if TYPE_CHECKING:
     import polars as pl
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
 
 MOST_MATCHING = 200
 """Rows that `where` alone shows: the first of those that it holds for."""
+PROMPT_IDS = ("prompt_token_ids", "prompt_ids", "prompt_tokens")
+"""Columns of the ids of a prompt's tokens."""
 STRINGS = TOKENS[:2]
 """Columns of tokens that may hold their text; those of all others are ids."""
 GAP = "gap"
@@ -125,38 +128,21 @@ def token_rows(
     """Rows of a dump token by token; bad ones are shown only where they are named."""
     check_quarantine(dump)
     if choice.names:
-        rows = [_named(named, dump, chosen.plan, computing) for named in find_rows(dump, choice.names)]
-        inputs, n_matching = tuple(dump.inputs({})), len(rows)
+        rows = tuple(_named(named, dump, chosen.plan, computing) for named in find_rows(dump, choice.names))
+        inputs, plan = tuple(dump.inputs({})), chosen.plan.name or ""
+        result = TokenRows(inputs=inputs, plan=plan, by=None, n_matching=len(rows), rows=rows)
     else:
-        bounds = search_budgets(dump, chosen.plan, computing).bounds
-        with one_reading(OpenDump(dump=dump, computing=computing)) as reading:
-            shown = ShownColumns.of(dump)
-            work = ChooseRows(
-                reading=ShardReading.of(dump, computing, whole=True),
-                choice=choice,
-                plan=chosen.plan,
-                budget_bounds=bounds,
-                shown=shown,
-            )
-            kept, n_matching = _Kept(choice.most), 0
-            for _, (n_of_shard, of_shard) in reading.each(work):
-                n_matching += n_of_shard
-                for value, place, row in of_shard:
-                    kept.offer(value, place, row)
-            inputs = reading.inputs
-        rows = kept.in_order(by_value=bool(choice.n_worst))
-    if not rows:
-        raise UsageError(*_none(choice, n_matching))
+        result, _ = ChooseRows.of(dump, chosen, computing, choice=choice).read(dump, computing)
+    if not result.rows:
+        raise UsageError(*_none(choice, result.n_matching))
+    return with_texts(result, tokenizer)
+
+
+def with_texts(result: TokenRows, tokenizer: TokenizerProcess | None) -> TokenRows:
+    """Rows with the text of their tokens, where it can be had."""
     texts = _Texts(tokenizer)
-    return TokenRows(
-        inputs=inputs,
-        plan=chosen.plan.name or "",
-        by=GAP if choice.n_worst else None,
-        n_matching=n_matching,
-        rows=tuple(texts.given_to(row) for row in rows),
-        text_from=texts.source,
-        notes=tuple(texts.notes),
-    )
+    rows = tuple(texts.given_to(row) for row in result.rows)
+    return replace(result, rows=rows, text_from=texts.source, notes=(*result.notes, *texts.notes))
 
 
 def _none(choice: Choice, n_matching: int) -> tuple[str, str]:
@@ -201,18 +187,46 @@ _Ranked = tuple[float, Place, OneRow]
 
 
 @frozen(kw_only=True)
-class ChooseRows(ShardWork[tuple[int, tuple[_Ranked, ...]]]):
-    """Shard -> how many of its rows match, and those that may be among the rows shown."""
+class ChooseRows(ShardWork[tuple[int, float, tuple[_Ranked, ...]]]):
+    """Shard -> how many of its rows match, the sum of what they are ranked by, and those that may be shown."""
 
     choice: Choice
     plan: Plan
     budget_bounds: BudgetBounds
     shown: ShownColumns
 
-    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> tuple[int, tuple[_Ranked, ...]]:
+    @classmethod
+    def of(cls, dump: Dump, chosen: ChosenPlan, computing: Computing, **more: Any) -> Self:
+        """That on a dump.  more: the other fields."""
+        return cls(
+            reading=ShardReading.of(dump, computing, whole=True),
+            plan=chosen.plan,
+            budget_bounds=search_budgets(dump, chosen.plan, computing).bounds,
+            shown=ShownColumns.of(dump),
+            **more,
+        )
+
+    def read(self, dump: Dump, computing: Computing) -> tuple[TokenRows, float]:
+        """Read the dump once; its rows without their texts, and the sum of what all that match are ranked by."""
+        kept, n_matching, total = _Kept(self.choice.most), 0, 0.0
+        with one_reading(OpenDump(dump=dump, computing=computing)) as reading:
+            for _, (n_of_shard, sum_of_shard, of_shard) in reading.each(self):
+                n_matching, total = n_matching + n_of_shard, total + sum_of_shard
+                for value, place, row in of_shard:
+                    kept.offer(value, place, row)
+        by = GAP if self.choice.n_worst else None
+        rows = tuple(kept.in_order(by_value=by is not None))
+        plan = self.plan.name or ""
+        return TokenRows(inputs=reading.inputs, plan=plan, by=by, n_matching=n_matching, rows=rows), total
+
+    def ranks(self, rows: CheckedRows) -> Floats:
+        """What each row of a batch is ranked by, f64[B]; NaN of a row without a valid token."""
+        return largest_gaps(rows.batch, self.reading.device, self.plan.mode)
+
+    def made(self, shard: Shard, batches: Iterator[CheckedRows]) -> tuple[int, float, tuple[_Ranked, ...]]:
         """Look for rows in one shard."""
         choice, plan, bounds, device = self.choice, self.plan, self.budget_bounds, self.reading.device
-        kept, n_matching = _Kept(choice.most), 0
+        kept, n_matching, total = _Kept(choice.most), 0, 0.0
         for rows in batches:
             fits = rows.batch.filled
             if choice.condition is not None:
@@ -224,7 +238,8 @@ class ChooseRows(ShardWork[tuple[int, tuple[_Ranked, ...]]]):
                 continue
             values = np.zeros(len(matching))
             if choice.n_worst:
-                values = largest_gaps(rows.batch, device, plan.mode)[matching]
+                values = self.ranks(rows)[matching]
+                total += float(values.sum())
             for i in sorted(largest(values, choice.most).tolist()):
                 at, value = int(matching[i]), float(values[i])
                 if kept.takes(value):
@@ -232,7 +247,7 @@ class ChooseRows(ShardWork[tuple[int, tuple[_Ranked, ...]]]):
                     if choice.n_worst:
                         row = replace(row, value=value)
                     kept.offer(value, rows.places[at], row)
-        return n_matching, tuple(kept.rows)
+        return n_matching, total, tuple(kept.rows)
 
 
 @dataclass
@@ -304,9 +319,10 @@ def _as_read(values: Mapping[str, Any], n: int, shown: ShownColumns) -> OneRow:
         place="",
         facts={k: v for k, v in values.items() if k not in with_text and not isinstance(v, (list, dict))},
         texts={name: text for name in TEXTS if (text := _text(values.get(name)))},
-        tokens=_first_list(values, TOKENS, lambda v: len(v) == n),
+        tokens=_first_list(values, TOKENS, lambda v: len(v) == n and are_ids(v))
+        or _first_list(values, TOKENS, lambda v: len(v) == n),
         strings=_first_list(values, STRINGS, lambda v: len(v) == n and all(isinstance(x, str) for x in v)),
-        prompt_ids=_first_list(values, ("prompt_token_ids", "prompt_ids"), _are_ids),
+        prompt_ids=_first_list(values, PROMPT_IDS, are_ids),
         entropies=_first_list(values, ENTROPIES, lambda v: len(v) == n),
         group=None if group is None else group if isinstance(group, str) else json.dumps(group, default=str),
         valid=(),
@@ -331,7 +347,8 @@ def _first_list(
     return next((tuple(value) for value in lists if fits(value)), None)
 
 
-def _are_ids(value: Sequence[Any]) -> bool:
+def are_ids(value: Sequence[Any]) -> bool:
+    """Whether there are values, and all are whole numbers."""
     return bool(value) and all(type(x) is int or (isinstance(x, float) and x.is_integer()) for x in value)
 
 
@@ -383,7 +400,7 @@ class _Texts:
         if self.tokenizer is None:
             return None
         response = next((row.texts[name] for name in ("response", "completion", "output") if name in row.texts), None)
-        if row.tokens is not None and _are_ids(row.tokens):
+        if row.tokens is not None and are_ids(row.tokens):
             self._sources.add(f"token ids, decoded by {self.tokenizer.name}")
             ids = [int(i) for i in row.tokens]
             pieces = self.tokenizer.pieces(ids)

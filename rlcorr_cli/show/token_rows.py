@@ -40,6 +40,8 @@ NO_TEXT = "·"
 POLICIES = ("rollout logp", "train logp", "current logp")
 """What the columns of log-probs are called."""
 ROLLOUT_P = "rollout p"
+RANKED_BY = {"gap": "the largest |log-ratio| of a token", "share of the gap": "the sum of squared log-ratios"}
+"""What rows are ranked by -> what that is."""
 
 
 def inert(text: str) -> str:
@@ -102,9 +104,7 @@ def rows_headline(result: TokenRows) -> str:
     """Which rows these are, and the token that is furthest."""
     n = len(result.rows)
     if result.by is not None:
-        first = (
-            f"The {'worst row' if n == 1 else f'{n} worst rows'} by {result.by} (the largest |log-ratio| of a token)."
-        )
+        first = f"The {'worst row' if n == 1 else f'{n} worst rows'} by {result.by} ({RANKED_BY[result.by]})."
     else:
         first = f"{plural(n, 'row')}." if n == result.n_matching else f"{n} of {result.n_matching:,} rows."
     sound = [row for row in result.rows if row.problem is None]
@@ -125,6 +125,7 @@ def document(result: TokenRows) -> Document:
         title=name_of_inputs(result.inputs),
         summary=with_commas(plural(len(result.rows), "row"), last_change(result.inputs)),
         headline=rows_headline(result),
+        reasons=[clean(each) for each in result.about],
         status="fail" if any(row.problem for row in result.rows) else "",
         sections=_sections(result),
         json=json_text(result.to_dict),
@@ -158,6 +159,7 @@ def _bad_row_words(row: OneRow) -> list[str]:
 
 def _lines(result: TokenRows) -> Iterator[Block]:
     yield Note(rows_headline(result), "bold", indent=0)
+    yield from (Note(clean(each)) for each in result.about)
     for note in result.notes:
         yield Note(f"! {clean(note)}", "yellow")
     is_below_table = False  # which an empty line is below

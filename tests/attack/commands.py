@@ -98,6 +98,7 @@ def _forms() -> Iterator[Form]:
     yield Form(("inspect", "--row", "1"))
     yield Form(("inspect", "--row", "1", "--json"))
     yield Form(("inspect", "--row", "a"))
+    yield _form("inspect", repro="report")
     yield from (_form("inspect", o=f"i{suffix}") for suffix in (".json", ".html", ".md", ".csv"))
     yield _form("watch", "--once", "--every", "0", state="w.rlcorr")
     yield _form("watch", "--once", "--every", "0", "--json", state="w.rlcorr")

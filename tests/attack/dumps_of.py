@@ -37,6 +37,7 @@ def columns(role: str, values: pa.Array) -> dict[str, pa.Array]:
         for name, tokens in POLICIES.items()
     }
     made |= {"response_mask": pa.array([[1, 1, i % 2] for i in range(N)], pa.list_(pa.int8()))}
+    made |= {f"{of}_token_ids": pa.array([[i, 7, 8] for i in range(N)]) for of in ("prompt", "response")}
     made |= {"reward": pa.array([i / 4 for i in range(N)]), "step": pa.array([i // 3 for i in range(N)])}
     return made | {"current_log_probs": made["old_log_probs"], ROLES[role]: values}
 

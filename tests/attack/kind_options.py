@@ -81,8 +81,8 @@ def _values(command: str, parameter: Any) -> Iterator[Case]:
         yield _case(command, option, _name(value), *_joined(option, value), outputs=_outputs(parameter, value))
     yield _case(command, option, "no value", option)
     yield _case(command, option, "twice", option, "1", option, "2", outputs=_outputs(parameter, "1", "2"))
-    yield _case(command, option, "--json", option, "\x1b::error::x ##[error]y", "--json")
-    yield _case(command, option, "--debug", option, "\x1b::error::x ##[error]y\n::error::z", "--debug")
+    for flag, value in (("--json", "\x1b::error::x ##[error]y"), ("--debug", "\x1b::error::x ##[error]y\n::error::z")):
+        yield _case(command, option, flag, option, value, flag, outputs=_outputs(parameter, value))
 
 
 def _joined(option: str, value: str) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def _name(value: str) -> str:
 
 def _outputs(parameter: Any, *values: str) -> tuple[str, ...]:
     is_path = (parameter.metavar or "") in PATHS and long_option(parameter) not in READ_FILES
-    names = [str(PurePosixPath(value)) for value in values if value.strip(" ./") and "\0" not in value]
+    names = [str(PurePosixPath(value)) for value in values if value.strip("./") and "\0" not in value]
     return tuple(names) if is_path else ()
 
 

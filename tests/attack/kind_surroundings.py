@@ -176,7 +176,7 @@ def usual(name: str, form: Form) -> frozenset[int]:
     return frozenset({alone, FAILS} if form.args[0] in ("check", "watch") else {alone})
 
 
-TWO_PASSES = ("--resample", "--target-keep", "--target-ess")
+TWO_PASSES = ("--resample", "--target-keep", "--target-ess", "--repro")
 """Options with which a dump is read again, which standard input cannot be."""
 STDIN: dict[str, tuple[str | None, SetUp]] = {
     "nothing": (None, nothing),

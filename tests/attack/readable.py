@@ -197,6 +197,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     ".html": _html,
     ".csv": _csv,
     ".md": lambda path: path.read_text(encoding="utf-8"),
+    ".py": lambda path: compile(path.read_bytes(), path.name, "exec"),
     ".rlcorr": _totals,
     ".xml": ElementTree.parse,
     ".svg": ElementTree.parse,
