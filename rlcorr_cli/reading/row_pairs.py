@@ -39,7 +39,8 @@ def compared_columns(rows: CheckedRows, roles: Roles) -> pa.Table:
         said = texts(data.column(length)).to_pylist()
         prompts = np.array([int(n) if n and n.isdecimal() else -1 for n in said], np.int64)
     of_all = {"at": ranges(np.zeros_like(sizes), sizes), IDS: np.full(sizes.sum(), -1) if ids is None else ids}
-    of_tokens = {name: of if rows.valid is None else of[rows.valid] for name, of in of_all.items()}
+    valid = slice(None) if rows.valid is None else rows.valid
+    of_tokens = {name: of.astype(np.int32)[valid] for name, of in of_all.items()}
     for name, of in zip(POLICIES, (batch.rollout_logp, batch.old_logp, batch.current_logp), strict=True):
         if of is not None:
             of_tokens[name] = of.astype(np.float32) + np.float32(0)  # -0.0 and 0.0 are the same number
@@ -85,17 +86,24 @@ class Waiting:
         self.n_read[side] += len(rows)
         if rows["name"].null_count:
             rows = rows.set_column(1, "name", pa.array(map(str, numbers), pa.string()))
-        rows = rows.filter(as_numpy(rows["key"]) % np.uint64(self.n_parts) == self.part)
+        if self.n_parts > 1:
+            rows = rows.filter(as_numpy(rows["key"]) % np.uint64(self.n_parts) == self.part)
         while True:  # of several rows of one key each has its turn
             theirs = self.tables[1 - side]
             _, at, there = np.intersect1d(as_numpy(rows["key"]), as_numpy(theirs["key"]), return_indices=True)
             if not len(at):
                 break
-            pair = rows.take(at), theirs.take(there)
+            order = np.argsort(at)
+            pair = _taken(rows, at[order]), _taken(theirs, there[order])
             yield pair[::-1] if side else pair
             rows, self.tables[1 - side] = _without(rows, at), _without(theirs, there)
         self.tables[side] = pa.concat_tables([self.tables[side], rows]) if len(self.tables[side]) else rows
 
 
+def _taken(rows: pa.Table, at: Ints) -> pa.Table:
+    """These rows; nothing is copied where they are all, in their order."""
+    return rows if np.array_equal(at, np.arange(len(rows))) else rows.take(at)
+
+
 def _without(rows: pa.Table, at: Ints) -> pa.Table:
-    return rows.take(np.delete(np.arange(len(rows)), at))
+    return _taken(rows, np.delete(np.arange(len(rows)), at))

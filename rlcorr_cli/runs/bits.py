@@ -23,9 +23,9 @@ from rlcorr_cli.results.diffed import Pairs
 from rlcorr_cli.results.groups import COUNTED
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import Reading, ReadingNotes, ShardReading, Watch
-from rlcorr_cli.totals.flat import Ints, ranges
+from rlcorr_cli.totals.flat import Ints, offsets_of, ranges, unique_values
 
-MOST_WAITING = 1 << 28
+MOST_WAITING = 1 << 27
 """Bytes of rows whose partners have not come yet."""
 MORE_PARTS = 4
 Rows = Any
@@ -72,23 +72,29 @@ class ComparedRows:
         (at, ends_a), (_, ends_b), size = flat(a, "at"), flat(b, "at"), as_numpy(a["size"])
         of_a, of_b = np.diff(ends_a), np.diff(ends_b)
         n, longer = np.minimum(of_a, of_b), np.maximum(of_a, of_b)
-        rows, tokens = np.repeat(np.arange(len(n)), n), ranges(np.zeros_like(n), n)
-        in_a, in_b = ranges(ends_a[:-1], n), ranges(ends_b[:-1], n)
+        ends, other = offsets_of(n), np.where(of_a == of_b, NOWHERE, n)
+        # Of two rows the first tokens; all, where they are equally long, are not copied.
+        in_a, in_b = (slice(None) if np.array_equal(np.diff(of), n) else ranges(of[:-1], n) for of in (ends_a, ends_b))
 
-        def values(name: str) -> tuple[NDArray[Any], NDArray[Any]]:
-            return flat(a, name)[0][in_a], flat(b, name)[0][in_b]
+        def unequal(name: str) -> tuple[NDArray[Any], NDArray[Any], Ints, Ints]:
+            x, y = flat(a, name)[0][in_a], flat(b, name)[0][in_b]
+            places = np.flatnonzero(x != y)
+            return x[places], y[places], places, np.searchsorted(ends, places, side="right") - 1
 
-        other, (x, y) = np.where(of_a == of_b, NOWHERE, n), values(IDS)
-        unequal = (x != y) & (x >= 0) & (y >= 0)
-        np.minimum.at(other, rows[unequal], tokens[unequal])
-        is_before, differs = tokens < other[rows], np.zeros(len(rows), np.bool_)
+        x, y, places, rows = unequal(IDS)
+        known = (x >= 0) & (y >= 0)
+        np.minimum.at(other, rows[known], (places - ends[rows])[known])
+        found = [np.zeros(0, np.int64)]
         for name in (name for name in POLICIES if name in a.column_names and name in b.column_names):
-            gaps = np.where(is_before, abs(np.subtract(*values(name), dtype=np.float64)), 0)
+            x, y, places, rows = unequal(name)
+            is_before = places - ends[rows] < other[rows]
+            gaps = abs(np.subtract(x, y, dtype=np.float64))[is_before]
             self.largest[name] = max(self.largest.get(name, 0.0), float(gaps.max(initial=0)))
-            differs |= gaps > 0
-        token = other.copy()
-        np.minimum.at(token, rows[differs], tokens[differs])
-        n_differ = np.bincount(rows[differs], minlength=len(n)) + np.where(other < NOWHERE, longer - other, 0)
+            found.append(places[is_before])
+        places = unique_values(np.concatenate(found))
+        token, rows = other.copy(), np.searchsorted(ends, places, side="right") - 1
+        np.minimum.at(token, rows, places - ends[rows])
+        n_differ = np.bincount(rows, minlength=len(n)) + np.where(other < NOWHERE, longer - other, 0)
         # A token that a alone lacks is behind its last, masked ones included.
         place, is_in = np.where(token == NOWHERE, NOWHERE, size), token < of_a
         place[is_in] = at[(ends_a[:-1] + token)[is_in]]

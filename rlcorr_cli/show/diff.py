@@ -279,8 +279,6 @@ def _what_moved(diff: Diff) -> str:
 
 
 def _nothing_moved(diff: Diff) -> str:
-    if all(change.a == change.b for change in diff.whole.metrics.values()) and diff.pairs and diff.pairs.both:
-        return f"{diff.name} has the same numbers as A."
     if diff.is_too_few:
         a, b = ("none" if side.clusters is None else side.clusters.counted for side in (diff.a, diff.b))
         return f"Too few to tell: A has {a} and {diff.name} {b}, and a test needs {FEWEST_CLUSTERS}."
@@ -300,17 +298,12 @@ def rows_that_match(diff: Diff) -> str:
     pairs = diff.pairs
     if pairs is None:
         return ""
-    about = "" if pairs.exact else "about "
     if not pairs.both:
         return f"No rows match (by {and_list(pairs.by or ['rollout log-probs'])}){_matching_clusters(diff)}."
-    if not pairs.only_a and not pairs.only_b:
-        text = f"All {pairs.both:,} rows match" if pairs.both > 1 else "The one row matches"
-    else:
-        rows = f"{plural(pairs.both, 'row')} {'matches' if pairs.both == 1 else 'match'}"
-        text = f"{about}{rows} ({pairs.only_a:,} in A alone, {pairs.only_b:,} in {diff.name} alone)"
-    if pairs.other_text:
-        text += f", {about}{pairs.other_text:,} of them with other tokens"
-    return f"{text[0].upper()}{text[1:]}."
+    about = "" if pairs.exact else "About "
+    match = "matches" if pairs.both == 1 else "match"
+    alone = f"{pairs.only_a:,} in A alone, {pairs.only_b:,} in {diff.name} alone"
+    return f"{about}{plural(pairs.both, 'row')} {match} ({alone})."
 
 
 def _matching_clusters(diff: Diff) -> str:
