@@ -17,7 +17,7 @@ from rlcorr_cli.reading.batches import CheckedRows
 from rlcorr_cli.reading.columns import Roles
 from rlcorr_cli.reading.token_context import token_numbers
 from rlcorr_cli.reading.values import texts
-from rlcorr_cli.totals.flat import Ints, ranges
+from rlcorr_cli.totals.flat import Ints
 from rlcorr_cli.totals.row_keys import keys_of_floats
 
 POLICIES, IDS = ("rollout_log_probs", "old_log_probs", "current_log_probs"), "token_ids"
@@ -29,21 +29,24 @@ def compared_columns(rows: CheckedRows, roles: Roles) -> pa.Table:
     unknown; its size, masked tokens included.  Of each valid token POLICIES, as float32; IDS, -1 of
     unknown; `at`, where it stands in the row."""
     batch, data, sizes, prompts = rows.batch, rows.data, np.diff(rows.offsets), np.full(rows.batch.n_rows, -1)
-    keys = keys_of_floats(batch.rollout_logp, batch.offsets)
-    keys = keys if batch.row_keys is None else np.where(batch.row_keys == 0, keys, batch.row_keys)
-    ids = token_numbers(data.column(roles.of_tokens[IDS]), rows.offsets) if IDS in roles.of_tokens else None
+    keys, valid = batch.row_keys, slice(None) if rows.valid is None else rows.valid
+    if keys is None or not keys.all():
+        of_rollouts = keys_of_floats(batch.rollout_logp, batch.offsets)
+        keys = of_rollouts if keys is None else np.where(keys == 0, of_rollouts, keys)
     named = [texts(data.column(name)).to_pylist() for name in roles.ids]
     if roles.prompt is not None:
         prompts = as_numpy(call("list_value_length", data.column(roles.prompt)), null=-1).astype(np.int64)
     elif (length := dict(roles.levels).get("prompt_length")) is not None:
         said = texts(data.column(length)).to_pylist()
         prompts = np.array([int(n) if n and n.isdecimal() else -1 for n in said], np.int64)
-    of_all = {"at": ranges(np.zeros_like(sizes), sizes), IDS: np.full(sizes.sum(), -1) if ids is None else ids}
-    valid = slice(None) if rows.valid is None else rows.valid
-    of_tokens = {name: of.astype(np.int32)[valid] for name, of in of_all.items()}
+    at = np.arange(sizes.sum(), dtype=np.int32) - np.repeat(rows.offsets[:-1].astype(np.int32), sizes)
+    of_tokens: dict[str, NDArray[Any]] = {"at": at[valid]}
+    if IDS in roles.of_tokens:
+        ids = token_numbers(data.column(roles.of_tokens[IDS]), rows.offsets)
+        of_tokens[IDS] = np.full(batch.n_tokens, -1) if ids is None else ids[valid]
     for name, of in zip(POLICIES, (batch.rollout_logp, batch.old_logp, batch.current_logp), strict=True):
         if of is not None:
-            of_tokens[name] = of.astype(np.float32) + np.float32(0)  # -0.0 and 0.0 are the same number
+            of_tokens[name] = of.astype(np.float32, copy=False)
     names = [", ".join(map(str, of_row)) for of_row in zip(*named, strict=True)] or [None] * batch.n_rows
     lists = {name: pa.LargeListArray.from_arrays(batch.offsets, of) for name, of in of_tokens.items()}
     return pa.table({"key": keys, "name": pa.array(names, pa.string()), "prompt": prompts, "size": sizes, **lists})

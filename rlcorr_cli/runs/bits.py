@@ -81,11 +81,12 @@ class ComparedRows:
             places = np.flatnonzero(x != y)
             return x[places], y[places], places, np.searchsorted(ends, places, side="right") - 1
 
-        x, y, places, rows = unequal(IDS)
-        known = (x >= 0) & (y >= 0)
-        np.minimum.at(other, rows[known], (places - ends[rows])[known])
-        found = [np.zeros(0, np.int64)]
-        for name in (name for name in POLICIES if name in a.column_names and name in b.column_names):
+        shared, found = {*a.column_names} & {*b.column_names}, [np.zeros(0, np.int64)]
+        if IDS in shared:
+            x, y, places, rows = unequal(IDS)
+            known = (x >= 0) & (y >= 0)
+            np.minimum.at(other, rows[known], (places - ends[rows])[known])
+        for name in (name for name in POLICIES if name in shared):
             x, y, places, rows = unequal(name)
             is_before = places - ends[rows] < other[rows]
             gaps = abs(np.subtract(x, y, dtype=np.float64))[is_before]
