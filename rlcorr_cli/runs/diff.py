@@ -114,7 +114,7 @@ def _by_rows(
     drawn_by = _drawn_by(
         [_with_all_policies(request, IDS, "decoupled") for request in requests], [None] * len(requests)
     )
-    a, *others = (_with_all_policies(request, drawn_by, "decoupled") for request in requests)
+    a, *others = [_with_all_policies(request, drawn_by, "decoupled") for request in requests]
     compared: list[Diff] = []
     for place, b in enumerate(others, 1):
         found, readings = compared_rows((a, b), computing, watch)
@@ -130,7 +130,10 @@ def _by_rows(
             reading.check()
             named = zip((*COUNTED, "bad_rows"), (*counts, reading.n_bad_rows), strict=True)
             sides.append(DiffSide(inputs=reading.inputs, counts=dict(named)))
-        pairs, notes = replace(found.pairs, by=drawn_by), tuple(dict.fromkeys((*a.notes, *b.notes)))
+        pairs, notes = (
+            replace(found.pairs, by=drawn_by),
+            tuple(dict.fromkeys((*(a.notes if b is others[0] else ()), *b.notes))),
+        )
         of_two = Diff(
             a=sides[0],
             b=sides[1],
