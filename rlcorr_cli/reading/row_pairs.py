@@ -60,7 +60,8 @@ def flat(rows: pa.Table, name: str) -> tuple[NDArray[Any], Ints]:
 
 @dataclass
 class Waiting:
-    """Rows of two dumps that wait for their partners, of keys that leave `part` over n_parts.
+    """Rows of two dumps that wait for their partners, of keys that leave `part` over n_parts; in the end, those that
+    have none.
 
     n_read: rows of either that have come, whatever their keys.
     """
@@ -69,16 +70,6 @@ class Waiting:
     n_parts: int
     n_read: list[int] = field(default_factory=lambda: [0, 0])
     tables: list[pa.Table] = field(default_factory=lambda: [NO_ROWS, NO_ROWS])
-
-    @property
-    def alone(self) -> Ints:
-        """How many rows of either have no partner, once all have come."""
-        return np.array([*map(len, self.tables)])
-
-    @property
-    def n_bytes(self) -> int:
-        """What they take."""
-        return sum(table.nbytes for table in self.tables)
 
     def met(self, side: int, rows: pa.Table) -> Iterator[tuple[pa.Table, pa.Table]]:
         """Rows of the first dump and their partners in the second, now that some of one of them (side) have come.

@@ -163,7 +163,7 @@ def _join(readings: Sequence[Reading], found: ComparedRows, waiting: Waiting) ->
                     found.count(side, rows)
                 for a, b in waiting.met(side, rows):
                     found.add(a, b)
-            if waiting.n_bytes > MOST_WAITING:
+            if sum(table.nbytes for table in waiting.tables) > MOST_WAITING:
                 return False
-    found.alone += waiting.alone
+    found.alone += [*map(len, waiting.tables)]
     return True

@@ -111,10 +111,9 @@ def _by_rows(
     requests: Sequence[ReadRequest], settings: DiffSettings, *, computing: Computing, watch: Watch | None
 ) -> Diff:
     """The same of dumps of which one has but one policy, as an engine's answers have: row by row alone."""
-    drawn_by = _drawn_by(
-        [_with_all_policies(request, IDS, "decoupled") for request in requests], [None] * len(requests)
-    )
-    a, *others = [_with_all_policies(request, drawn_by, "decoupled") for request in requests]
+    dumps = [_with_all_policies(request, IDS, "decoupled") for request in requests]
+    drawn_by = _drawn_by(dumps, [None] * len(dumps))
+    a, *others = [dump.with_request(drawn_by=drawn_by) for dump in dumps]
     compared: list[Diff] = []
     for place, b in enumerate(others, 1):
         found, readings = compared_rows((a, b), computing, watch)
@@ -130,18 +129,15 @@ def _by_rows(
             reading.check()
             named = zip((*COUNTED, "bad_rows"), (*counts, reading.n_bad_rows), strict=True)
             sides.append(DiffSide(inputs=reading.inputs, counts=dict(named)))
-        pairs, notes = (
-            replace(found.pairs, by=drawn_by),
-            tuple(dict.fromkeys((*(a.notes if b is others[0] else ()), *b.notes))),
-        )
+        notes = dict.fromkeys((*(a.notes if place == 1 else ()), *b.notes))
         of_two = Diff(
             a=sides[0],
             b=sides[1],
             name=letter(place),
-            pairs=pairs,
+            pairs=replace(found.pairs, by=drawn_by),
             bits=found.bits,
             min_effect=settings.min_effect,
-            notes=notes,
+            notes=tuple(notes),
         )
         compared.append(of_two)
     return replace(compared[0], others=tuple(compared[1:]))
@@ -219,8 +215,8 @@ def _compared(reports: Sequence[Report], found: Sequence[ComparedRows | None], s
     for (name, b), rows, changes, (_, notes) in zip(others.items(), found, of_dumps, of_groups, strict=True):
         assert b.totals is not None
         pairs = _pairs(a, b)
-        if rows is not None and pairs is not None:
-            pairs = replace(rows.pairs, by=pairs.by, clusters=pairs.clusters)
+        if rows is not None:
+            pairs = replace(rows.pairs, by=a.totals.drawn_by, clusters=None if pairs is None else pairs.clusters)
         compared.append(
             Diff(
                 a=DiffSide.of(replace(a, totals=None)),
