@@ -46,9 +46,10 @@ def moved(values: list[float], token: int) -> list[float]:
 
 
 def parting(row: Row, token: int, *, ids: bool = False, column: str = "rollout_log_probs") -> Row:
-    """The row with another log-prob at one token, or with other tokens from there on."""
+    """The row with another log-prob at one token, or with that and other tokens from there on."""
+    row = {**row, column: moved(row[column], token)}
     if not ids:
-        return {**row, column: moved(row[column], token)}
+        return row
     return {**row, "response_token_ids": [n + 1000 * (i >= token) for i, n in enumerate(row["response_token_ids"])]}
 
 
@@ -179,9 +180,9 @@ def test_rows_of_one_side_are_counted(tmp_path: Path) -> None:
     assert "15 rows of both (5 in B alone)" in " ".join(run("diff", a, b).out.split())
 
 
-def test_answers_are_joined_by_id_and_choice(tmp_path: Path) -> None:
+def test_answers_are_joined_by_id_and_choice_and_prompts_are_those_of_a(tmp_path: Path) -> None:
     rows = made(24)
-    others = [parting(row, 3) if i == 10 else row for i, row in enumerate(rows)]
+    others = [{**(parting(row, 3) if i == 10 else row), "prompt_token_ids": [7]} for i, row in enumerate(rows)]
     a, b = (answers(tmp_path / f"{name}.jsonl", of, choices=4) for name, of in (("a", rows), ("b", others)))
     lines = Path(b).read_text().splitlines()
     Path(b).write_text("\n".join(reversed(lines)) + "\n")
