@@ -185,16 +185,16 @@ class _Parquet(_Table):
     """zstd, the source's schema metadata and one more key, `rlcorr`.
 
     Lists of floats are kept as streams of their bytes, where log-probs take a seventh less room and are written and
-    read faster than by a dictionary, which soon overflows.
+    read faster than by a dictionary, which soon overflows; flags of a byte plainly; and no list has statistics, by
+    which nobody looks for rows.
     """
 
     def _begun(self, schema: pa.Schema) -> pq.ParquetWriter:
         try:
-            split, others = _columns_of_file(schema)
+            encodings = _encodings(schema)
         except pa.ArrowNotImplementedError as error:  # an object without keys, for one
             raise DataError(f"Parquet cannot hold these rows: {error}.", LINES) from error
-        how = {"use_dictionary": others, "use_byte_stream_split": split}
-        return pq.ParquetWriter(self._file, schema, compression="zstd", **how)
+        return pq.ParquetWriter(self._file, schema, compression="zstd", **encodings)
 
     def close(self, metadata: str) -> None:
         if metadata:
@@ -207,16 +207,16 @@ class _Parquet(_Table):
 
 
 @lru_cache(1)  # parts of one output have the same, and a footer whose schema was asked for is never freed
-def _columns_of_file(schema: pa.Schema) -> tuple[list[str], list[str]]:
-    """The columns of a Parquet file of this schema: floats of 32 and 64 bits in lists, and the others."""
+def _encodings(schema: pa.Schema) -> dict[str, Any]:
+    """How a writer is to write the columns of a Parquet file of this schema, by their paths there."""
     empty = pa.BufferOutputStream()
     pq.ParquetWriter(empty, schema).close()
-    columns = pq.read_metadata(pa.BufferReader(empty.getvalue())).schema
-    floats, others = set[str](), set[str]()
-    for column in map(columns.column, range(len(columns))):
-        is_split = column.max_repetition_level > 0 and column.physical_type in ("FLOAT", "DOUBLE")
-        (floats if is_split else others).add(column.path)
-    return [*floats - others], [*others]
+    footer, floats = pq.read_metadata(pa.BufferReader(empty.getvalue())).schema, ("FLOAT", "DOUBLE")
+    columns = [footer.column(i) for i in range(len(footer))]
+    single = {each.path for each in columns if not each.max_repetition_level}
+    others = {each.path for each in columns if each.physical_type not in floats and each.converted_type != "INT_8"}
+    split = {each.path for each in columns if each.physical_type in floats} - single - others
+    return {"use_dictionary": [*single | others], "use_byte_stream_split": [*split], "write_statistics": [*single]}
 
 
 class _Arrow(_Table):

@@ -294,7 +294,7 @@ def encodings(path: Path) -> dict[str, set[str]]:
     return {(column := group.column(i)).path_in_schema: {*column.encodings} for i in range(group.num_columns)}
 
 
-def test_lists_of_floats_are_written_as_streams_of_their_bytes(tmp_path: Path) -> None:
+def test_columns_of_a_file_are_encoded_by_what_they_hold(tmp_path: Path) -> None:
     given = {"rollout_log_probs": [-1.5, -0.25], "old_log_probs": [-1.25, -0.5], "reward": 0.5, "token_ids": [3, 4]}
     table = pa.Table.from_pylist([given])
     names = ["entropies", "halves", "twice", "twice", "flat.list.element", "flat", "nested"]
@@ -309,7 +309,11 @@ def test_lists_of_floats_are_written_as_streams_of_their_bytes(tmp_path: Path) -
     found = encodings(tmp_path / "o.parquet")
     split = {name.partition(".")[0] for name, of_column in found.items() if "BYTE_STREAM_SPLIT" in of_column}
     assert split == {"rollout_log_probs", "old_log_probs", "entropies", "nested", "rollout_is_weights"}
-    assert all("RLE_DICTIONARY" in of_column for of_column in found.values() if "BYTE_STREAM_SPLIT" not in of_column)
+    plain = {name.partition(".")[0] for name, of_column in found.items() if "RLE_DICTIONARY" not in of_column} - split
+    assert plain == {"response_mask", "response_mask_before"}
+    group = pq.read_metadata(tmp_path / "o.parquet").row_group(0)
+    counted = {column.path_in_schema for i in range(group.num_columns) if (column := group.column(i)).is_stats_set}
+    assert counted == {"reward", "flat.list.element", "rollout_is_seq_weight", "rlcorr_kept"}
     written = pq.ParquetFile(tmp_path / "o.parquet").read()
     assert written.select(range(4, 11)).equals(table.select(range(4, 11)))
 
