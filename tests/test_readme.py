@@ -86,6 +86,9 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes, part
     for name, policy in (("responses", -1.0), ("scored", -1.25)):
         row = {"sample_id": "a", "rollout_log_probs": [policy, policy]}
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(row))
+    (tmp_path / "three.parquet").write_bytes(dump)
+    rows = pq.read_table(tmp_path / "dump.parquet", columns=["sample_id", "rollout_log_probs"]).to_pylist()
+    (tmp_path / "replayed.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (tmp_path / "trainer.yaml").write_text(json.dumps(VERL))
     (tmp_path / "grpo.yaml").write_text(YAML[0])
     (tmp_path / "rules.toml").write_text(block(TOML, "# rules.toml"))
@@ -98,8 +101,8 @@ def test_every_command_in_readme_and_manual_runs(
     command: str, workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     args = [arg.replace("*.jsonl.gz", "*.jsonl") for arg in shlex.split(command)[1:]]
-    if "-o" in args and args[args.index("-o") + 1] == "dump.parquet":
-        (workplace / "dump.parquet").unlink()
+    if "-o" in args and (output := args[args.index("-o") + 1]) in ("dump.parquet", "three.parquet"):
+        (workplace / output).unlink()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert main.run(args) == 0, capsys.readouterr().err
@@ -215,10 +218,11 @@ def test_readmes_pictures_are_there_and_no_larger_than_they_need() -> None:
 
 OTHERS_OWN = {
     *("--dump-details", "--save_traces", "--no-monitors", "--no-dump-train-data", "--get-mismatch-metrics"),
-    *("--custom-tis-function-path", "--use-tis", "--tis-clip"),
+    *("--custom-tis-function-path", "--use-tis", "--tis-clip", "--enable-trace-replay"),
+    "--enable-prompt-tokens-details",
     *("--head", "--address", "--array", "--cpus-per-task", "--mem", "--parsable", "--dependency", "--wrap"),
 }
-"""Flags of trainers, by which they write dumps or correct, and of clusters."""
+"""Flags of trainers and engines, by which they write dumps or correct, and of clusters."""
 
 
 def test_every_option_in_readme_exists(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,17 @@ from rlcorr_cli.causes.gap import SURPRISE_EDGES, GapTotals, Levels
 from rlcorr_cli.causes.numbers import jackknife_error, once, ratio, ratios, without_each
 from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.table import CAUSES
-from rlcorr_cli.causes.where import LAG, LEAST_DEVIATION, MIN_LEVEL_ROWS, MIN_SIZE, MIN_Z, PROMPT, PlaceOfGap, looked_at
+from rlcorr_cli.causes.where import (
+    CACHED,
+    LAG,
+    LEAST_DEVIATION,
+    MIN_LEVEL_ROWS,
+    MIN_SIZE,
+    MIN_Z,
+    PROMPT,
+    PlaceOfGap,
+    looked_at,
+)
 from rlcorr_cli.causes.wording import figures, levels_named, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.flat import Floats
@@ -212,6 +222,8 @@ def _weighted_line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, fl
 
 ADVICE = {
     STEP: "Find out what {what}: a restart, the weights, settings of the engine, the data.",
+    CACHED: "Look at the engine's prefix cache: sample the same prompts without it, and empty it with every update of "
+    "the weights.",
     "worker": "Compare settings and weights of {names} with those of the other workers, then restart {names}.",
     "prompt_length": "Look at what depends on the length of the context: prompts that one side cuts, the precision of "
     "the KV cache, RoPE's scaling, the attention kernel.",
@@ -239,26 +251,35 @@ def trending_column(case: Case) -> CauseFinding | None:
 
 def column_of(place: PlaceOfGap) -> CauseFinding:
     """That a place carries the gap, as a cause: rows of a longer lag are stale, all others are of a column."""
-    names, cause = levels_named(place.levels, place.every), _cause_of(place.column)
+    names, cause = levels_named(place.levels, place.every), "stale_cache" if place.is_stale else _cause_of(place.column)
     began = place.since is not None and place.is_range
     what = f"changed at step {place.since}" if began else "these steps have of their own"
-    advice = ADVICE.get(place.column, CAUSES[cause].advice).format(names=names, what=what)
+    advice = ADVICE.get("" if place.is_stale else place.column, CAUSES[cause].advice).format(names=names, what=what)
     clean = [level for level in place.every if level not in place.levels]
     if place.column == LAG and len(clean) > 1 and place.levels == place.every[len(clean) :]:
         bound = f"{clean[-1]:g}"
         advice = f"Drop the rows of a lag above {bound}, or cap it there: up to {bound} the gap is level. {advice}"
     its, others = ("Its", "the others'") if len(place.levels) == 1 else ("Their", "all others'")
-    same = place.steps and f"Nearly the same rows are of {steps_named(place.steps.levels, every=place.steps.every)}: "
+    evidence = [f"{its} tokens differ {figures(place.size)} times as much as {others} (z = {place.z:.0f})."]
+    if place.steps is not None:
+        same = f"Nearly the same rows are of {steps_named(place.steps.levels, every=place.steps.every)}"
+        evidence.append(f"{same}: what changed there may be the reason, too.")
+    if place.growth is not None:
+        along, factor, growth_z = place.growth
+        grows = f"From the lowest to the highest {along} this difference grows by a factor of"
+        evidence[0] = f"Where the {along} is in its upper half, {evidence[0][0].lower()}{evidence[0][1:]}"
+        evidence.append(f"{grows} {figures(factor)} (z = {growth_z:.0f}).")
+    elif place.is_stale:
+        evidence.append(
+            "At equal lengths of prompts they do so, too. In a dump of one step no growth with updates is seen."
+        )
     return CauseFinding(
         cause=cause,
         share=place.share,
         token_share=place.token_share,
         parameters={"column": place.column, "levels": names, "size": place.size},
         headline=_headline(place, names),
-        evidence=(
-            f"{its} tokens differ {figures(place.size)} times as much as {others} (z = {place.z:.0f}).",
-            *([] if same is None else [f"{same}what changed there may be the reason, too."]),
-        ),
+        evidence=tuple(evidence),
         advice=advice,
     )
 
@@ -268,6 +289,8 @@ def _cause_of(column: str) -> str:
 
 
 def _headline(place: PlaceOfGap, names: str) -> str:
+    if place.is_stale:
+        return "a stale prefix cache, in rows with cached tokens"
     if place.column == STEP:
         return f"a larger error {place.when}"
     if place.column == LAG:
@@ -289,8 +312,8 @@ def _cause_of_trend(column: Attribution, share: float) -> CauseFinding:
             f"From the lowest to the highest {column.name}, the typical difference of a token changes by a factor of "
             f"{figures(factor)} (z = {abs(z):.0f}).",
         ),
-        advice=CAUSES[_cause_of(column.name)].advice,
+        advice=ADVICE.get(column.name, CAUSES[_cause_of(column.name)].advice).format(names=column.name),
     )
 
 
-RULES: Mapping[str, Rule] = {"column": trending_column}
+RULES: Mapping[str, Rule] = dict.fromkeys(("column", "stale_cache"), trending_column)

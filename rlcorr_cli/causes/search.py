@@ -39,7 +39,7 @@ from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set
 from rlcorr_cli.causes.rows import FAULTY_ROWS
 from rlcorr_cli.causes.steps import STEP, between_steps, sample_clusters
 from rlcorr_cli.causes.table import CAUSES, LEAST
-from rlcorr_cli.causes.where import LAG, PlaceOfGap, place_of, shared_by
+from rlcorr_cli.causes.where import LAG, TELL_TIME, PlaceOfGap, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
@@ -125,7 +125,7 @@ def _part_diagnosis(part: RowSample, context: Context, place: PlaceOfGap | None,
 
 def _is_of_all_rows(place: PlaceOfGap, whole: Diagnosis, inside: Diagnosis, rest: Diagnosis) -> bool:
     """Whether what is wrong is wrong in all rows, and the place is only where it is larger."""
-    if place.column == LAG and "stale_policy" in (whole.verdict, inside.verdict):
+    if place.is_stale or (place.column == LAG and "stale_policy" in (whole.verdict, inside.verdict)):
         return False
     in_rest = {each.cause for each in rest.causes if not each.is_minor}
     main = max(inside.causes, key=lambda each: each.share, default=None)
@@ -165,6 +165,8 @@ def _causes_of_place(
     if is_named or place.share < COLUMN_SHARE:
         return [_cause_at(place, each, portion) for each in own]
     column = _with_place(column_of(place), place)
+    if place.is_stale and inside.cause is not None and inside.cause.parameters.get("column") in TELL_TIME:
+        return [column]  # that it grows is said
     inner = next((each for each in own if each.cause == inside.verdict), None)
     if inside.verdict == "column" and inside.cause is not None:
         within = f"Within {'it' if len(place.levels) == 1 else 'them'} stands apart: {inside.cause.headline}."
@@ -270,7 +272,7 @@ def beside_faults(
     rest = _part_diagnosis(sample.tokens(left), context, None, is_last=False)
     settings = {name for name, row in CAUSES.items() if row.scope == "setting"}
     of_rows = all(CAUSES[name].scope == "rows" for name in wrong)
-    searched_for = (settings | {"column"} if of_rows else settings) - shares.keys()
+    searched_for = (settings | {"column", "stale_cache"} if of_rows else settings) - shares.keys()
     places = {cause.parameters.get("column") for cause in whole.causes}
     portion = ratio(rest.gap.sum_sq, whole.gap.sum_sq)
     hidden = {

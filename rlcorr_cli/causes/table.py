@@ -510,6 +510,25 @@ _OF_A_GAP = (
         advice="Look at what these rows have of their own: worker, engine settings, version of the weights.",
     ),
     Cause(
+        name="stale_cache",
+        scope="broad",
+        sits_on="paired",
+        meaning="The engine's prefix cache holds what the weights of an earlier version made of a prompt.",
+        looks="Rows with cached_tokens above 0 are 1.5 times as far off as the others or more, at equal lengths of "
+        "prompts and within the levels of every other column, and the more so with each step, with each version, or "
+        "with each step since the last update.",
+        certainty="Four standard errors of the difference, and of its growth. A dump of one step has no growth: there "
+        "the lengths of prompts (prompt_length, total_prompt_tokens) must be known. Hits that are equally old at every "
+        "step do not grow, and are told as the column cached_tokens.",
+        alike="column, where hits stand apart and do not grow: another kernel for cached prefixes, an 8-bit KV cache. "
+        "stale_policy, whose rows are off with and without hits.",
+        advice="Empty the prefix cache with every update of the weights: in vLLM by reset_prefix_cache, or "
+        "pause_generation with clear_cache=True; in SGLang by flush_cache, which an update in place leaves out. Or "
+        "keep the cache of each version apart: vLLM's cache_salt, SGLang's extra_key.",
+        source="NVIDIA-NeMo/RL#4018, miles #2783, prime-rl #2266: a cached block is found by its tokens, whichever "
+        "weights made it",
+    ),
+    Cause(
         name="some_rows",
         not_beside=("slipped_rows", "place"),
         scope="broad",

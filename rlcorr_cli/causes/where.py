@@ -11,6 +11,10 @@ Columns go together: a version with the step, a lag with the steps at which it i
 less than half of it is left within the levels of another place's column, and not the other way round.  Of those that
 are left and hold nearly as much of the gap as any, the one with the fewest tokens is named; a prompt only where nothing
 else is, since steps, sources and workers are made of prompts.
+
+Rows whose prompt the engine had in its prefix cache come before all of these (`_stale_hits`): where they stand apart
+within the levels of every other column and at equal lengths of prompts, and do so more and more as weights are updated,
+the cache holds what older weights made.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,9 +31,10 @@ from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.flat import Flags, Floats, Ints, unique_values
+from rlcorr_cli.totals.limits import LARGEST_LOG
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
-LAG, VERSION, PROMPT, LENGTH = "lag", "policy_version", "group_id", "prompt_length"
+LAG, VERSION, PROMPT, LENGTH, CACHED = "lag", "policy_version", "group_id", "prompt_length", "cached_tokens"
 TELL_TIME = (LAG, STEP, VERSION)
 """Of columns that part the rows alike the first of these is looked at.  They only tell the time: another column with as
 many of the tokens is named before them."""
@@ -41,6 +46,8 @@ LEAST_Z_EACH = 2.0
 CHANCE = 0.8
 """The best cut of L equal levels differs by CHANCE sqrt(L) standard errors by chance: half of them lie on each side, at
 0.8 deviations from 0, the mean of half a normal distribution."""
+FEW_ROWS = 0.1
+"""Numbers are parted at a bound where more than this share of the rows is of numbers of few rows."""
 MORE_AT_A_BOUND = 3.0
 """The best bound between numbers that make no difference parts them by so many standard errors by chance."""
 MIN_SIZE, MIN_SIZES = 1.5, {"data_source": 2.0, PROMPT: 4.0}
@@ -56,6 +63,9 @@ AS_MUCH = 0.9
 LEAST_PROMPTS, MOST_PROMPTS = 0.02, 0.2
 """Of the tokens: prompts that hold fewer are rows of a few loud prefixes, which every dump has; more of them are no
 prompts of their own, but harder ones."""
+SINCE_UPDATE = "number of steps since the last update"
+LENGTHS = 8
+"""So many parts, of as many rows, the lengths of prompts are cut into where rows of equal length are compared."""
 NEARLY_ALL, BY_CHANCE = 0.95, 1e-4
 """A place that holds so much of some rows, and that not by chance, is what they share."""
 
@@ -66,7 +76,8 @@ class PlaceOfGap:
     by which their tokens differ more than all others'; z: that, in standard errors.  share: of the gap, what they hold
     above the others'; token_share: of the tokens.  grows: whether the gap grows along all steps, of which these are
     those whose size is MIN_SIZE times the mean or more; start: the step from which on it is so many times that of the
-    first one.  steps: of another column, the place of steps that nearly the same rows are."""
+    first one.  steps: of another column, the place of steps that nearly the same rows are.  is_stale: whether these are
+    rows of a stale prefix cache; growth: what their gap grows along beside the others', by which factor, and its z."""
 
     column: str
     levels: tuple[Any, ...]
@@ -79,6 +90,8 @@ class PlaceOfGap:
     grows: bool = False
     start: Any = None
     steps: "PlaceOfGap | None" = None
+    is_stale: bool = False
+    growth: tuple[str, float, float] | None = None
 
     @property
     def is_range(self) -> bool:
@@ -117,6 +130,8 @@ def place_of(sample: RowSample, gaps: RowGaps) -> PlaceOfGap | None:
     columns, rows = {**looked_at(sample)}, _Rows(sample=sample, gaps=gaps, scores=np.stack([gaps.far, gaps.rms]))
     prompts = columns.pop(PROMPT, None)
     n_tried = sum(len(column.values) for column in columns.values())
+    if (stale := _stale_hits(columns, rows)) is not None:
+        return stale
     tried = {
         name: _best_place(name, column, rows, n_tried=n_tried, prompts=prompts) for name, column in columns.items()
     }
@@ -135,6 +150,85 @@ def place_of(sample: RowSample, gaps: RowGaps) -> PlaceOfGap | None:
     if place is None or steps is None or place.column == STEP or (place.at != steps.at).mean() > 1 - NEARLY_ALL:
         return place
     return replace(place, steps=steps)
+
+
+def _stale_hits(columns: Mapping[str, ColumnOfKeys], rows: "_Rows") -> PlaceOfGap | None:
+    """The rows with cached tokens, where only a stale prefix cache sets them apart; null is no hit, as of vLLM.
+
+    Their gap grows along a column that tells the time.  In its upper half, where most is to be seen, they stand apart
+    at equal lengths of prompts and within the levels of all other columns.  A dump of one moment has no such column:
+    there all rows are compared, and the lengths must be known.
+    """
+    levels = rows.sample.levels
+    if CACHED not in levels:
+        return None
+    is_hit = np.array([isinstance(value, (int, float)) and value > 0 for value in levels[CACHED].values], np.int64)
+    hits = ColumnOfKeys(codes=is_hit[levels[CACHED].codes], values=(False, True))
+    if min(np.bincount(hits.codes, minlength=2)) < MIN_LEVEL_ROWS:
+        return None
+    times, lengths, prompts = _times(levels), _lengths(levels.get(LENGTH)), levels.get(PROMPT)
+    growths = {name: _growth(time, hits.codes == 1, rows, prompts) for name, time in times.items()}
+    along = max(growths, key=lambda name: growths[name][1], default="")
+    growth, upper = (along, *growths[along]) if along else None, rows
+    if growth is not None:
+        if growth[1] < MIN_SIZE or growth[2] < MIN_Z:
+            return None
+        is_upper = times[along] >= (times[along].min() + times[along].max()) / 2
+        upper = replace(rows, scores=np.where(is_upper, rows.scores, np.nan))
+    of_units, scores, _ = _units(hits, upper, prompts)
+    size, z = max((_difference(of_units, score, np.array([1])) for score in scores), key=lambda of_score: of_score[1])
+    if size < log(MIN_SIZE) or z < MIN_Z:
+        return None
+    place = _place_of_rows(CACHED, levels[CACHED], np.flatnonzero(is_hit), rows, size=exp(size), z=z, growth=growth)
+    if any(_is_explained(place, other, upper) for name, other in columns.items() if name not in (CACHED, LENGTH)):
+        return None
+    at_equal_lengths = None if lengths is None else (_size_left(place, lengths, upper) or 0.0) >= LEAST_SIZE_LEFT
+    return replace(place, is_stale=True) if (bool(times) if at_equal_lengths is None else at_equal_lengths) else None
+
+
+def _lengths(column: ColumnOfKeys | None) -> ColumnOfKeys | None:
+    """The lengths of prompts in LENGTHS parts; None where they are unknown."""
+    values = _numbers(column)
+    if values is None:
+        return None
+    edges = np.quantile(values, np.arange(1, LENGTHS) / LENGTHS)
+    return ColumnOfKeys(codes=np.searchsorted(edges, values, side="right"), values=tuple(range(LENGTHS)))
+
+
+def _times(levels: Mapping[str, ColumnOfKeys]) -> dict[str, Floats]:
+    """What tells of each row how many updates there were, by its name, where rows differ in it."""
+    times = {name: values for name in (STEP, VERSION) if (values := _numbers(levels.get(name))) is not None}
+    if len(times) == 2:
+        codes, first = levels[VERSION].codes, np.full(len(levels[VERSION].values), np.inf)
+        np.minimum.at(first, codes, times[STEP])
+        times[SINCE_UPDATE] = times[STEP] - first[codes]
+    return {name: values for name, values in times.items() if np.ptp(values)}
+
+
+def _numbers(column: ColumnOfKeys | None) -> Floats | None:
+    """A column's value of each row; None where some are no numbers."""
+    if column is None or not len(column.codes) or not _is_ordered(column):
+        return None
+    return np.array(column.values, np.float64)[column.codes]
+
+
+def _growth(time: Floats, at: Flags, rows: "_Rows", prompts: ColumnOfKeys | None) -> tuple[float, float]:
+    """The factor by which the size of some rows' gap grows from the least time to the last beside that of all others,
+    and its z: by least squares of y on time, with a line of these rows and one of the others.  Rows of one prompt, time
+    and side count as one."""
+    alike = np.arange(len(at)) if prompts is None else prompts.codes
+    units, unit = np.unique(np.stack([time - time.mean(), alike, at]), axis=1, return_inverse=True)
+    x, side = units[0], units[2]
+    design, found = np.stack([np.ones(len(x)), x, side, x * side], axis=1), list[tuple[float, float]]()
+    for score in rows.scores:
+        mean, n, _ = _means(score, ColumnOfKeys(codes=unit.ravel(), values=tuple(range(len(x)))))
+        of, y = design[n > 0], mean[n > 0]
+        inverse = np.linalg.pinv(of.T @ of)
+        line = inverse @ of.T @ y
+        variance = float(np.square(y - of @ line).sum()) / max(1, len(y) - len(line))
+        z = ratio(line[-1], sqrt(variance * inverse[-1, -1]))
+        found.append((exp(min(LARGEST_LOG, line[-1] * float(np.ptp(time[at])))), z))
+    return max(found, key=lambda of_score: of_score[1])
 
 
 def shared_by(sample: RowSample, at: Flags) -> PlaceOfGap | None:
@@ -269,16 +363,8 @@ def _best_place(
     name: str, column: ColumnOfKeys, rows: _Rows, *, n_tried: int, prompts: ColumnOfKeys | None = None
 ) -> PlaceOfGap | None:
     """The levels of a column that stand apart, by the score that says so with more standard errors; of a column other
-    than the step none, where a line through its levels fits better.
-
-    Samples of a prompt are alike.  So where each prompt has one level, as it has one source, prompts are compared.
-    """
-    scores, of_units, fewest = rows.scores, column, MIN_LEVEL_ROWS
-    levels = None if prompts is None else _level_of_each(prompts, column)
-    if prompts is not None and levels is not None and len(levels) > len(column.values):
-        of_prompts = [_means(score, prompts) for score in scores]
-        scores = np.stack([np.where(n > 0, mean, np.nan) for mean, n, _ in of_prompts])
-        of_units, fewest = ColumnOfKeys(codes=levels, values=column.values), MIN_LEVEL_PROMPTS
+    than the step none, where a line through its levels fits better."""
+    of_units, scores, fewest = _units(column, rows, prompts)
     least_z, least_size = MIN_Z + log10(max(1, n_tried)), log(MIN_SIZES.get(name, MIN_SIZE))
     found = (_apart(of_units, score, fewest=fewest, least_z=least_z, least_size=least_size) for score in scores)
     parted = [each for each in found if each is not None and (name == STEP or each.slope is None)]
@@ -288,20 +374,28 @@ def _best_place(
     codes, size, z, grows = best.codes, best.size, best.z, best.slope is not None and best.slope > 0
     if name == STEP and not grows:
         codes = _to_the_start(codes, of_units, scores)
-    at = np.isin(column.codes, codes)
     if name == STEP:  # the steps that are named need not be those of the cut
         size, z = max((_difference(of_units, score, codes) for score in scores), key=lambda of_score: of_score[1])
-    return _place_of_levels(
-        name,
-        column,
-        codes,
-        size=exp(size),
-        z=z,
-        share=rows.share(at),
-        token_share=float(rows.sample.n_valid[at].sum() / rows.sample.n_valid_tokens),
-        grows=grows,
-        start=_start(of_units, scores) if grows else None,
-    )
+    start = _start(of_units, scores) if grows else None
+    return _place_of_rows(name, column, codes, rows, size=exp(size), z=z, grows=grows, start=start)
+
+
+def _place_of_rows(name: str, column: ColumnOfKeys, codes: Ints, rows: _Rows, **of_place: Any) -> PlaceOfGap:
+    """A place with its shares of the gap and of the tokens."""
+    place = _place_of_levels(name, column, codes, **of_place)
+    token_share = float(rows.sample.n_valid[place.at].sum() / rows.sample.n_valid_tokens)
+    return replace(place, share=rows.share(place.at), token_share=token_share)
+
+
+def _units(column: ColumnOfKeys, rows: _Rows, prompts: ColumnOfKeys | None) -> tuple[ColumnOfKeys, Floats, int]:
+    """What is compared by level, with its scores, f64[2, units], and how many units a level must have: rows; prompts
+    where each has one level, as it has one source, because samples of a prompt are alike."""
+    levels = None if prompts is None else _level_of_each(prompts, column)
+    if prompts is None or levels is None or len(levels) <= len(column.values):
+        return column, rows.scores, MIN_LEVEL_ROWS
+    of_prompts = [_means(score, prompts) for score in rows.scores]
+    scores = np.stack([np.where(n > 0, mean, np.nan) for mean, n, _ in of_prompts])
+    return ColumnOfKeys(codes=levels, values=column.values), scores, MIN_LEVEL_PROMPTS
 
 
 def _difference(column: ColumnOfKeys, score: Floats, codes: Ints) -> tuple[float, float]:
@@ -354,12 +448,12 @@ class _Apart:
 def _apart(column: ColumnOfKeys, score: Floats, *, fewest: int, least_z: float, least_size: float) -> _Apart | None:
     """The levels that stand apart by one score, by at least what rows of one level differ by.
 
-    Levels of enough rows are parted in the order of their means.  Numbers of few rows each, such as the lengths of
-    prompts, are parted at a bound: all above it, or all below.
+    Levels of enough rows are parted in the order of their means.  Numbers of which many have few rows, such as the
+    lengths of prompts, are parted at a bound: all above it, or all below.
     """
     mean, n, deviation = _means(score, column)
     least = max(least_size, deviation)
-    at_a_bound = _is_ordered(column) and n.sum() < fewest * (n > 0).sum()
+    at_a_bound = _is_ordered(column) and n[n < fewest].sum() > FEW_ROWS * n.sum()
     if at_a_bound:
         order = _ordered(column)
         order = order[n[order] > 0]
@@ -421,8 +515,15 @@ def _is_other_place(
 
 
 def _is_explained(place: PlaceOfGap, other: ColumnOfKeys, rows: _Rows) -> bool:
-    """Whether a place no longer stands apart within the levels of another column, by the scores by which it does over
-    all; no, where these leave next to nothing to compare."""
+    """Whether a place no longer stands apart within the levels of another column; no, where these leave next to nothing
+    to compare."""
+    left = _size_left(place, other, rows)
+    return left is not None and left < LEAST_SIZE_LEFT
+
+
+def _size_left(place: PlaceOfGap, other: ColumnOfKeys, rows: _Rows) -> float | None:
+    """How much of the log size of a place is left within the levels of another column, by the scores by which it stands
+    apart over all; None where next to nothing is left to compare."""
     sizes: list[float] = []
     for score in rows.scores:
         known = np.isfinite(score)
@@ -442,4 +543,4 @@ def _is_explained(place: PlaceOfGap, other: ColumnOfKeys, rows: _Rows) -> bool:
         whole = float(score[known & place.at].mean() - score[known & ~place.at].mean())
         if whole > log(MIN_SIZE):
             sizes.append(ratio(left, whole))
-    return bool(sizes) and max(sizes) < LEAST_SIZE_LEFT
+    return max(sizes, default=None)

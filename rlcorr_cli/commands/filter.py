@@ -190,7 +190,8 @@ class ConvertOptions:
     join: Annotated[
         str | Path | None,
         Opt(
-            help="Another engine's log-probs of the same tokens: they become old_log_probs.",
+            help="Another engine's log-probs of the same tokens: they become old_log_probs, or beside a trained policy "
+            "rescored_log_probs.",
             panel=arguments.JOINING,
             metavar="DUMP",
         ),

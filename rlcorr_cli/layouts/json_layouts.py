@@ -338,7 +338,7 @@ JSON_LAYOUTS = (
                 "policy_versions": From("integers", "versions", optional=True),
                 "cached_tokens": From("whole", "cached_tokens", optional=True),
                 "total_prompt_tokens": From("whole", "prompt_tokens", optional=True),
-                "spec_accept_rate": From("number", "spec_accept_rate", optional=True),
+                **{name: From("number", name, optional=True) for name in ("spec_accept_rate", "spec_accept_length")},
             },
             only_with=dict.fromkeys(("policy_version", "policy_version_end"), ("weight_version", b'"')),
             parts=later("json_rows.sglang_response"),

@@ -216,6 +216,8 @@ NO_LOG_PROBS = LeftOut(
 MISCOUNTED = LeftOut(
     note="with fewer or more log-probs than completion_tokens: some tokens, such as reasoning, have none"
 )
+SGLANG_FACTS = ("cached_tokens", "prompt_tokens", "spec_accept_rate", "spec_accept_length")
+"""Of meta_info, what a column has as it stands."""
 SGLANG_PIECES = (
     "jq -cs 'group_by(.meta_info.id)[] | .[-1] * {meta_info: {output_token_logprobs: "
     "map(.meta_info.output_token_logprobs[])}}' FILE > dump.jsonl"
@@ -297,7 +299,7 @@ def sglang_response(row: dict[str, Any], place: int) -> Iterator[dict[str, Any] 
         "token id": tokens,
         "first_version": known[0],
         "last_version": known[-1],
-        **{key: meta_info[key] for key in ("cached_tokens", "prompt_tokens", "spec_accept_rate") if key in meta_info},
+        **{key: meta_info[key] for key in SGLANG_FACTS if key in meta_info},
         **some,
     }
     n_said = values.whole(meta_info, "completion_tokens")

@@ -76,7 +76,7 @@ def open_responses(paths: Sequence[str]) -> OpenedDump:
         columns=[*COLUMNS, *(name for name in OPTIONAL if name in dump.columns)],
         notes=(*NOTES, *dump.notes),
         types={
-            **dict.fromkeys(("choice", "cached_tokens", "total_prompt_tokens"), pa.int64()),
+            "choice": pa.int64(),
             "prompt_log_probs": pa.list_(pa.float64()),
             "prompt_token_ids": pa.list_(pa.int64()),
         },

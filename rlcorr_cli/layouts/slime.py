@@ -168,7 +168,7 @@ TOKEN_FACTS = ("kept_set_size", "policy_versions")
 TYPES = {
     "status": pa.string(),
     "remove_sample": pa.bool_(),
-    **{name: slime_train.TYPES[name] for name in ("weight_versions", *TOKEN_FACTS, *slime_train.ENGINE_FACTS)},
+    **{name: slime_train.TYPES[name] for name in ("weight_versions", *TOKEN_FACTS)},
 }
 REMOVED = "sequences with remove_sample were kept from training; their mask is 0 here."
 REWARDS = "its rewards are dicts, of which the run's own options choose a key; none is read."

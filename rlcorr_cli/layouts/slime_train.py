@@ -71,16 +71,20 @@ def cache_fact(key: str) -> Callable[[Any], int | None]:
     return lambda info: as_whole(info.get(key)) if isinstance(info, dict) else None
 
 
-def accept_rate(info: Any) -> float | None:
-    """The share of drafted tokens that were accepted, of a sequence's spec_info; None where none was drafted."""
-    keys = ("spec_accept_token_num", "spec_draft_token_num")
-    accepted, drafted = (as_number(info.get(key)) if isinstance(info, dict) else None for key in keys)
-    return accepted / drafted if accepted is not None and drafted else None
+def spec_fact(part: str, whole: str) -> Callable[[Any], float | None]:
+    """One count of a sequence's spec_info over another; None where nothing was drafted."""
+
+    def quotient(info: Any) -> float | None:
+        above, below = (as_number(info.get(key)) if isinstance(info, dict) else None for key in (part, whole))
+        return above / below if above is not None and below else None
+
+    return quotient
 
 
 ENGINE_FACTS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
     **{name: ("prefix_cache_info", cache_fact(name)) for name in ("cached_tokens", "total_prompt_tokens")},
-    "spec_accept_rate": ("spec_info", accept_rate),
+    "spec_accept_rate": ("spec_info", spec_fact("spec_accept_token_num", "spec_draft_token_num")),
+    "spec_accept_length": ("spec_info", spec_fact("completion_token_num", "spec_verify_ct")),
 }
 """Canonical -> theirs, of what the engine saved for a sequence, and what it may hold."""
 KEPT = ("rollout_sampling_mask_ids", "rollout_sampling_mask_offsets")
@@ -109,9 +113,6 @@ TYPES = {
     **{name: pa.list_(pa.float32()) for name in PER_TOKEN},
     "response_mask": pa.list_(pa.int8()),
     "normalized_reward": pa.float64(),
-    "cached_tokens": pa.int64(),
-    "total_prompt_tokens": pa.int64(),
-    "spec_accept_rate": pa.float64(),
     "kept_set_size": pa.list_(pa.int32()),
     "weight_versions": pa.list_(pa.string()),
     "policy_versions": pa.list_(pa.int64()),

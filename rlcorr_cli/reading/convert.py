@@ -14,12 +14,15 @@ from rlcorr_cli.reading.arrow_values import as_arrow, as_texts, take
 from rlcorr_cli.reading.batch import Shard
 from rlcorr_cli.reading.batches import Rows
 from rlcorr_cli.reading.dump import Dump
+from rlcorr_cli.reading.names import ALIASES
+from rlcorr_cli.reading.schema import PREFILL
 from rlcorr_cli.reading.values import texts
 from rlcorr_cli.reading.whole_rows import ArrowRows
 
 PORTION_TOKENS = 1 << 18
-SCORED = "old_log_probs"
-"""What the other engine's log-probs of the same tokens become."""
+SCORED, RESCORED = "old_log_probs", "rescored_log_probs"
+"""What the other engine's log-probs of the same tokens become, in a dump of the rollout policy alone, and beside a
+trained policy, where they are the third."""
 PAIRED = ("rollout_log_probs", "token_ids", "prompt_log_probs", "prompt_token_ids")
 """What is looked at of the other engine's rows."""
 
@@ -56,22 +59,23 @@ def _canonical(rows: Rows, names: dict[str, str], first: int) -> pa.Table:
     return table
 
 
-@dataclass
+@dataclass(kw_only=True)
 class Partner:
     """The rows of the dump that is joined, all in memory, by key.
 
-    on: the columns that tell which rows are of the same sequence.
+    on: the columns that tell which rows are of the same sequence.  column: SCORED or RESCORED.
     """
 
     on: Sequence[str]
+    column: str
     path: str
     rows: dict[tuple[str, ...], dict[str, Any]] = field(default_factory=dict[tuple[str, ...], dict[str, Any]])
     used: set[tuple[str, ...]] = field(default_factory=set[tuple[str, ...]])
 
     @classmethod
-    def of(cls, dump: Dump, on: Sequence[str]) -> "Partner":
+    def of(cls, dump: Dump, on: Sequence[str], column: str) -> "Partner":
         """All rows of a dump.  A key that comes twice is a DataError: which row would be meant?"""
-        partner = cls(on, dump.sources[0].path)
+        partner = cls(on=on, column=column, path=dump.sources[0].path)
         for shard, rows in canonical_rows(dump):
             path = shard.path
             wanted = [name for name in PAIRED if name in rows.table.column_names]
@@ -84,7 +88,10 @@ class Partner:
         return partner
 
     def with_partners(self, rows: ArrowRows, path: str) -> ArrowRows:
-        """The rows that have a partner, with its log-probs as the trained policy's."""
+        """The rows that have a partner, with its log-probs as another policy's."""
+        taken = {PREFILL, *ALIASES[PREFILL]}.intersection(rows.table.column_names)
+        if taken and self.column == RESCORED:
+            raise UsageError(f"The dump holds a trained policy and {min(taken)} already.", "Leave ⟦join⟧ out.")
         keys = _join_keys(rows.table, self.on, path)
         here = [i for i, key in enumerate(keys) if key in self.rows]
         table = take(rows.table, np.array(here, np.int64))
@@ -97,7 +104,7 @@ class Partner:
         type = table.schema.field("rollout_log_probs").type
         column = pa.array(log_probs, type if pa.types.is_list(type) else pa.list_(pa.float64()))
         at = table.column_names.index("rollout_log_probs") + 1
-        return ArrowRows(table.add_column(at, SCORED, column))
+        return ArrowRows(table.add_column(at, self.column, column))
 
     def _check_same(self, row: dict[str, Any], partner: dict[str, Any], key: tuple[str, ...], path: str) -> None:
         """A DataError where the two are not of the same tokens."""

@@ -72,9 +72,10 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "lag": ("policy_version_lag",),
     "worker": ("worker", "worker_id", "engine", "engine_id", "replica", "server", "rank"),
     "data_source": ("data_source", "source", "dataset", "env", "environment", "task"),
-    **{name: (name,) for name in ("cached_tokens", "spec_accept_rate")},
     "finish_reason": ("finish_reason", "stop_reason", "status"),
-    "prompt_length": ("prompt_length", "prompt_len", "n_prompt_tokens", "num_prompt_tokens"),
+    "prompt_length": ("prompt_length", "prompt_len", "n_prompt_tokens", "num_prompt_tokens", "total_prompt_tokens"),
+    "cached_tokens": ("cached_tokens", "num_cached_tokens"),
+    "spec_accept_rate": ("spec_accept_rate",),
     "group_id": ("group_id", "prompt_group", "prompt_id", "uid", "group_index"),
 }
 """What a gap between policies may sit in, level by level -> what columns of it are called, the first that is there."""

@@ -35,7 +35,7 @@ from rlcorr_cli.measure.correct import MAX_WEIGHT
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.batch import Schema, Shard
 from rlcorr_cli.reading.batches import BadRows
-from rlcorr_cli.reading.convert import SCORED, Partner, canonical_rows
+from rlcorr_cli.reading.convert import RESCORED, SCORED, Partner, canonical_rows
 from rlcorr_cli.reading.datasets import (
     Output,
     OutputFile,
@@ -471,14 +471,14 @@ def convert(
 ) -> Converted:
     """Write every row in canonical columns, in the order of the files named and the rows in them.
 
-    join: another dump of the same tokens, whose rollout log-probs become old_log_probs; on: what tells its rows.
+    join: another dump of the same tokens, whose rollout log-probs become old_log_probs, or rescored_log_probs where the
+    dump has a trained policy; on: what tells its rows.
     """
     dump = open_dump(request, ANY_POLICY)
     partner = None
     if join is not None:
-        if dump.roles.old or dump.roles.current:
-            raise UsageError(f"The dump holds {SCORED} already.", "Leave ⟦join⟧ out.")
-        partner = Partner.of(open_dump(join, ANY_POLICY), on)
+        column = RESCORED if dump.roles.old or dump.roles.current else SCORED
+        partner = Partner.of(open_dump(join, ANY_POLICY), on, column)
     place = converted_to(path, overwrite)
     n_rows, unmatched, columns = Counter[str](), 0, dict[str, str]()
     with ExitStack() as stack:

@@ -161,10 +161,15 @@ def test_what_is_not_of_the_same_tokens_is_not_joined(tmp_path: Path, change: di
     assert (ran.status, says in ran.err) == (3, True), ran.err
 
 
-def test_a_dump_with_a_trained_policy_takes_no_other(tmp_path: Path) -> None:
-    dump = parquet(tmp_path / "d.parquet", [row([-1.0], [-2.0])])
-    ran = run("convert", dump, "--join", dump, "-o", str(tmp_path / "o.parquet"))
-    assert (ran.status, "holds old_log_probs already" in ran.err) == (2, True)
+def test_beside_a_trained_policy_the_joined_one_is_the_third(tmp_path: Path) -> None:
+    dump = parquet(tmp_path / "d.parquet", [{**row([-1.0], [-2.0]), "sample_id": "a"}])
+    other = parquet(tmp_path / "o.parquet", [{"rollout_log_probs": [-1.25], "sample_id": "a"}])
+    joined = str(tmp_path / "j.parquet")
+    assert run("convert", dump, "--join", other, "-o", joined).status == 0
+    (made,) = pq.read_table(joined).to_pylist()
+    assert (made["old_log_probs"], made["rescored_log_probs"]) == ([-2.0], [-1.25])
+    ran = run("convert", joined, "--join", other, "-o", str(tmp_path / "k.parquet"))
+    refused(ran, 2, "The dump holds a trained policy and rescored_log_probs already.", "Leave --join out.")
 
 
 def test_inspect_shows_a_dump_of_one_policy_and_says_what_it_lacks() -> None:

@@ -1,5 +1,6 @@
 """A third policy's log-probs: the gap is split over its two legs, and the cause sought on each."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from known_causes import DUMPS
 
-from rlcorr_cli import analyze, diagnose
+from rlcorr_cli import analyze, convert, diagnose
 from rlcorr_cli.causes.diagnosis import Leg
 
 FAULTY = pq.read_table(DUMPS / "temp09_processed_vs_raw.parquet")
@@ -70,6 +71,21 @@ def test_an_updated_policy_is_a_leg_after_the_old_one() -> None:
     assert (engines.last, updates.first, updates.last) == ("old_log_probs", "old_log_probs", "current_log_probs")
     assert engines.share + updates.share == pytest.approx(1)
     assert 0.02 < updates.share < 0.3
+
+
+def test_an_answer_of_trace_replay_joins_as_the_third_policy(tmp_path: Path) -> None:
+    dump, replayed, joined = (tmp_path / name for name in ("dump.parquet", "replayed.jsonl", "joined.parquet"))
+    names = ["sample_id", "token_ids", "rollout_log_probs"]
+    ids = pa.array([f"s{i}" for i in range(len(FAULTY))])
+    pq.write_table(FAULTY.drop_columns("sample_id").append_column("sample_id", ids), dump)
+    # The engine's decode without what the run did to it: as manual/dumps.md writes it.
+    answers = pa.table([ids, FAULTY["token_ids"], near("old_log_probs", 0.03)], names=names).to_pylist()
+    replayed.write_text("".join(f"{json.dumps(row)}\n" for row in reversed(answers)))
+    convert(str(dump), join=str(replayed), on="sample_id", output=str(joined))
+    own, trained = legs(str(joined))
+    assert (own.first, own.last, trained.last) == ("rollout_log_probs", "rescored_log_probs", "old_log_probs")
+    assert (own.verdict, trained.verdict) == ("temperature", "noise")
+    assert own.share > 0.95
 
 
 def test_a_sentence_says_it_in_analyze_and_saved_totals_keep_it(at_decode: pa.Table, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rlcorr_cli import analyze, convert, diagnose, inspect
+from rlcorr_cli import analyze, convert, diagnose, filter, inspect
 from rlcorr_cli.errors import DataError, UsageError
 from tests.layouts import slime_made
 from tests.layouts.native_rows import NATIVE, rows_of
@@ -250,10 +250,11 @@ def test_cached_tokens_of_a_response_are_columns(tmp_path: Path) -> None:
     usage = {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}}
     for row in (
         chat({"content": [-1.0]}, usage=usage),
-        sglang([-1.0], prompt_tokens=9, cached_tokens=4, completion_tokens=1),
+        sglang([-1.0], prompt_tokens=9, cached_tokens=4, completion_tokens=1, spec_accept_length=2.5),
     ):
         (read,) = rows_of([lines(tmp_path / "a.jsonl", [row])])
         assert (read["cached_tokens"], read["total_prompt_tokens"]) == (4, 9)
+    assert read["spec_accept_length"] == 2.5
 
 
 TOKENS = [{"id": 5, "logprob": -0.5, "top_logprobs": []}, {"id": 6, "logprob": -0.25, "top_logprobs": []}]
@@ -376,16 +377,39 @@ def test_a_bad_value_in_the_middle_of_a_file_is_no_last_line(tmp_path: Path) -> 
     assert "last line" not in caught.value.hint
 
 
+SPEC_INFO = {"spec_accept_token_num": 3, "spec_draft_token_num": 4, "spec_verify_ct": 2, "completion_token_num": 5}
+
+
 @pytest.mark.parametrize("make", ["rollout", "step", "rank"])
 def test_slimes_facts_of_cache_and_speculation_are_columns(tmp_path: Path, make: str) -> None:
     told = {
         "prefix_cache_info": {"cached_tokens": 4, "total_prompt_tokens": 9},
-        "spec_info": {"spec_accept_token_num": 3, "spec_draft_token_num": 4},
+        "spec_info": SPEC_INFO,
     }
     path = tmp_path / "2.pt"
     path.write_bytes(getattr(slime_made, make)(**told))
     (row,) = rows_of([path])
-    assert (row["cached_tokens"], row["total_prompt_tokens"], row["spec_accept_rate"]) == (4, 9, 0.75)
+    assert (row["cached_tokens"], row["total_prompt_tokens"]) == (4, 9)
+    assert (row["spec_accept_rate"], row["spec_accept_length"]) == (0.75, 2.5)
+
+
+def test_a_sequence_without_drafts_has_no_facts_of_speculation(tmp_path: Path) -> None:
+    path = tmp_path / "2.pt"
+    path.write_bytes(slime_made.rollout(spec_info=dict.fromkeys(SPEC_INFO, 0)))
+    (row,) = rows_of([path])
+    assert row.get("spec_accept_rate") is row.get("spec_accept_length") is None
+
+
+def test_facts_of_cache_and_speculation_go_through_filter(tmp_path: Path) -> None:
+    rows = [
+        {"rollout_log_probs": [-1.0], "old_log_probs": [-1.0], "cached_tokens": 4, "spec_accept_length": 2.5},
+        {"rollout_log_probs": [-1.0], "old_log_probs": [-1.5], "cached_tokens": None, "spec_accept_length": None},
+    ]
+    dump, written = lines(tmp_path / "a.jsonl", rows), tmp_path / "b.parquet"
+    filter(str(dump), output=str(written), preset="token_is")
+    assert pq.read_table(written, columns=["cached_tokens", "spec_accept_length"]).to_pylist() == [
+        {name: row[name] for name in ("cached_tokens", "spec_accept_length")} for row in rows
+    ]
 
 
 def test_prime_rls_entropies_and_masks_are_columns() -> None:

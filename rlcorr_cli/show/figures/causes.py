@@ -349,7 +349,7 @@ EVIDENCE: dict[str, tuple[str, Panel]] = {
     **dict.fromkeys(("first_token", "last_token", "mask_boundary"), _PLACE),
     **dict.fromkeys(("position_onset", "position_grows", "position_decays"), _COURSE),
     **dict.fromkeys(("noise", "heavy_tail", "padded_vocabulary", "other_weights"), _NOISE),
-    "column": ("Shares of the gap by level", column),
+    **dict.fromkeys(("column", "stale_cache"), ("Shares of the gap by level", column)),
     "mispaired_rows": ("Rows whose columns do not go together", odd_rows),
     "some_rows": ("Rows by the size of their gap", rows),
     "repetition_penalty": ("Difference in log-odds of repeated tokens", repeated),
