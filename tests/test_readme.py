@@ -65,7 +65,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 @pytest.fixture
 def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes, parts: dict[str, bytes]) -> Path:
     """What README's commands name: a dump, a directory of them, JSON lines by step, a trainer's config, a report,
-    two parts of a run."""
+    two parts of a run, an engine's answers."""
     (tmp_path / "last.json").write_bytes(last)
     (tmp_path / "sample_data").symlink_to(ROOT / "sample_data")
     (tmp_path / "tests").symlink_to(ROOT / "tests")
@@ -83,6 +83,8 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, last: bytes, part
         (tmp_path / f"{name}.parquet").write_bytes((ROOT / "sample_data" / f"smollm2_{sample}.parquet").read_bytes())
     for name, data in parts.items():
         (tmp_path / name).write_bytes(data)
+    for answers in (ROOT / "tests" / "transcript" / "inputs").glob("answers_*.jsonl"):
+        (tmp_path / answers.name).write_bytes(answers.read_bytes())
     for name, policy in (("responses", -1.0), ("scored", -1.25)):
         row = {"sample_id": "a", "rollout_log_probs": [policy, policy]}
         (tmp_path / f"{name}.jsonl").write_text(json.dumps(row))

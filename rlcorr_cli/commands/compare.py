@@ -247,7 +247,7 @@ def diff(
     pair_by: Annotated[
         str | None,
         Opt(
-            help="Column that matches rows (default: sample_id and step).", panel=arguments.COMPARING, metavar="COLUMN"
+            help="Columns that match rows (default: sample_id and step).", panel=arguments.COMPARING, metavar="A,B,..."
         ),
     ] = None,
     all: Annotated[bool, Opt(help="Also show the other metrics, untested.", panel=arguments.COMPARING)] = False,
@@ -298,6 +298,7 @@ def diff(
     files, report_file = answers.sheet_files(output), () if junit is None else (answers.junit_file(junit),)
     read = arguments.Read(format=format, map=_paired_by(pair_by, map), limit=limit, on_bad_row=on_bad_row)
     grouped = {"group_by": arguments.names("group_by", group_by), "cluster_by": cluster_by}
+    grouped["ids_beside"] = tuple(pair_by.split(",")[1:]) if pair_by else ()
     asked = [replace(arguments.request(dump, read), **grouped) for dump in dumps]
     asked = [reading if is_report(reading.paths) else answers.with_found(reading) for reading in asked]
     places = sheet_destinations(files, overwrite)
@@ -328,10 +329,10 @@ def _paired(text: str, pair_by: str) -> str:
 
 
 def _paired_by(pair_by: str | None, map: Any) -> Any:
-    """What `map` says, with the column of `pair_by` as the rows' own."""
+    """What `map` says, with the first column of `pair_by` as the rows' own."""
     if pair_by is None:
         return map
     columns = arguments.mapping(map)
     if "sample_id" in columns:
         raise UsageError("⟦pair_by⟧ and ⟦map⟧ sample_id both name the rows' own column.", "Use one of the two.")
-    return {**columns, "sample_id": pair_by}
+    return {**columns, "sample_id": pair_by.split(",")[0]}

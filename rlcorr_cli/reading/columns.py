@@ -19,7 +19,7 @@ from rlcorr_cli.errors import (
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts import nested
 from rlcorr_cli.plans.plan import Mode
-from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS
+from rlcorr_cli.reading.names import ALIASES, AMBIGUOUS, PROMPT_IDS
 from rlcorr_cli.reading.request import PlanColumns
 
 # A framework multiplies these by a second mask, which is not read here.
@@ -59,7 +59,7 @@ class Roles:
     levels: (name, column) of what a gap may sit in.  of_tokens: what a diagnosis looks at of each token, a key of
     `schema.OF_TOKENS` -> its column.
     row_advantage: of advantages that are averaged over each row, and need not be sound.  rollouts: what tells which
-    rollout a row is a sample of, its id first, then the step.
+    rollout a row is a sample of, its id first, then the step.  prompt: of the token ids of prompts.
     """
 
     rollout: str
@@ -78,6 +78,7 @@ class Roles:
     cluster: str | None = None
     draws_rows: bool = False
     rollouts: tuple[str, ...] = ()
+    prompt: str | None = None
 
     @classmethod
     def of(cls, columns: Mapping[str, str]) -> "Roles":
@@ -89,6 +90,7 @@ class Roles:
             mask=columns.get("response_mask"),
             reward=columns.get("reward"),
             advantages=columns.get("advantages"),
+            prompt=columns.get(PROMPT_IDS),
         )
 
     @property
@@ -113,7 +115,7 @@ class Roles:
         of_tokens = (*self.log_probs, self.mask, self.reward, self.advantages, *self.of_tokens.values())
         of_rows = (self.row_advantage, self.batch, *read_for(self.group_keys), *self.ids, self.cluster, *self.rollouts)
         levels = (column for _, column in self.levels)
-        return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, *levels) if column))
+        return list(dict.fromkeys(column for column in (*of_tokens, *of_rows, self.prompt, *levels) if column))
 
     def without(self, names: Collection[str]) -> "Roles":
         """What is read where some columns of rows are not in a file: a lag as its other column."""

@@ -281,7 +281,7 @@ def open_dump(request: ReadRequest, plan_columns: PlanColumns | None = None) -> 
             except (NoRolloutColumn, NoTrainedColumn) as error:
                 name = nested.ROLLOUT if isinstance(error, NoRolloutColumn) else nested.OLD
                 examples = rows or [{field.name: example(field.type) for field in schema}]
-                raise DataError(error.what, nested.hint(examples, name, of_json=bool(rows)) or error.do) from error
+                raise type(error)(error.what, nested.hint(examples, name, of_json=bool(rows)) or error.do) from error
             return [name for name in columns if name in schema.names]
 
         with blaming_changes(source.files, source.format):

@@ -23,6 +23,7 @@ COLUMNS: dict[str, str] = {
 
 PROMPT_TEXTS = ("prompt", "prompts", "prompt_text", "prompt_token_ids", "prompt_ids", "prompt_tokens")
 """Columns that hold a prompt itself: its text, its messages or its token ids."""
+PROMPT_IDS = "prompt_token_ids"
 TOKENS = ("response_tokens", "tokens", "response_token_ids", "response_ids", "completion_ids", "responses", "token_ids")
 """Columns that name a row's tokens, if there are as many as log-probs."""
 

@@ -35,8 +35,9 @@ class ReadRequest:
     format: a container's name, or 'auto'.  columns: canonical name -> the dump's column, before any guess.
     group_by: columns to group rows by, canonical (`step`) or the dump's own.  batch_by: the column of training
     batches.  limit: how many rows to read, from the first.  bad_rows: what is done about bad rows.  drawn_by: which of
-    these, where a dump has them, tell its rows apart.  cluster_by: the column whose rows of one value the bootstrap
-    draws together; None for that of prompts, where there is one, and NO_CLUSTERS for every row by itself.
+    these, where a dump has them, tell its rows apart.  ids_beside: columns that do so beside sample_id.  cluster_by:
+    the column whose rows of one value the bootstrap draws together; None for that of prompts, where there is one, and
+    NO_CLUSTERS for every row by itself.
     sample: how many valid tokens the rows have, at most, in which the cause of a gap is sought; None for as many as
     cost little.
     """
@@ -50,6 +51,7 @@ class ReadRequest:
     limit: int | None = None
     bad_rows: BadRowPolicy = field(default_factory=BadRowPolicy)
     drawn_by: tuple[str, ...] = IDS
+    ids_beside: tuple[str, ...] = ()
     cluster_by: str | None = None
     sample: int | None = None
 

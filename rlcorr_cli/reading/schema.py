@@ -12,13 +12,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from rlcorr_cli.errors import DataError, naming
+from rlcorr_cli.errors import DataError, UsageError, naming, nearest
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.places import shown
 from rlcorr_cli.reading import arrow_values as types
 from rlcorr_cli.reading.arrow_values import is_list
 from rlcorr_cli.reading.columns import SECOND_MASKS, Lag, Roles, candidates, key_column, resolve
-from rlcorr_cli.reading.names import ALIASES, KEPT_SETS, LEVELS, NAMED, NO_CLUSTERS, PROMPT_TEXTS, PROMPTS, TOKENS
+from rlcorr_cli.reading.names import (
+    ALIASES,
+    KEPT_SETS,
+    LEVELS,
+    NAMED,
+    NO_CLUSTERS,
+    PROMPT_IDS,
+    PROMPT_TEXTS,
+    PROMPTS,
+    TOKENS,
+)
 from rlcorr_cli.reading.request import PlanColumns, ReadRequest
 from rlcorr_cli.reading.values import BRANCH, DRAW, SPLIT
 
@@ -27,6 +37,7 @@ FITS: dict[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "reward": (types.holds_reward, types.REWARD),
     "advantages": (types.holds_advantages, types.ADVANTAGES),
     "rollout_ids": (types.holds_key, types.KEY),
+    PROMPT_IDS: (types.holds_token_ids, "a list of token ids per row"),
 }
 MARKS = ("step", "policy_version", "policy_version_lag")
 """Columns that pictures group rows by unasked, where there are such."""
@@ -308,8 +319,12 @@ def _id_columns(schema: pa.Schema, request: ReadRequest) -> tuple[str, ...]:
     """
     own = request.columns.get("sample_id") or "sample_id"
     steps = candidates("step", schema.names, request.columns)
+    if lacking := next((name for name in request.ids_beside if name not in schema.names), None):
+        similar = f"Similar columns: {nearest(lacking, schema.names)}."
+        raise UsageError(f"There is no column '{lacking}' to tell rows apart.", similar)
     names = (
         own,
+        *request.ids_beside,
         *(steps if len(steps) == 1 else ()),
         *(name for name in (SPLIT, BRANCH, DRAW) if name in schema.names),
     )

@@ -63,8 +63,7 @@ def token_context(rows: CheckedRows, roles: Roles, at: Index) -> TokenContext:
             levels["lag"] = lags
     advantages = rows.batch.row_advantage
     token_ids, versions = (
-        _whole_numbers_of_tokens(columns[name], offsets) if name in columns else None
-        for name in ("token_ids", "versions")
+        token_numbers(columns[name], offsets) if name in columns else None for name in ("token_ids", "versions")
     )
     heads = [
         TokenLists.of(columns[name]) if name in columns else None
@@ -99,7 +98,7 @@ def _scores(column: pa.Array, offsets: Index) -> Floats:
     return _fitted(values, lists.offsets, offsets, np.nan)
 
 
-def _whole_numbers_of_tokens(column: pa.Array, offsets: Index) -> Index | None:
+def token_numbers(column: pa.Array, offsets: Index) -> Index | None:
     """The whole numbers of rows that have as many as log-probs, -1 elsewhere.
 
     What has another number of them tells of other tokens, too.

@@ -19,12 +19,14 @@ from rlcorr_cli.metrics.catalog import shown_at
 from rlcorr_cli.metrics.diagnostics import diagnostic_draws
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_probability, t_quantile
 from rlcorr_cli.metrics.metric import GAP
+from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.records.fields import HIDDEN, Form, Key, computed
 from rlcorr_cli.records.record import Output, Record
+from rlcorr_cli.results.bits import Bits
 from rlcorr_cli.results.checked import Checked, Measurements
 from rlcorr_cli.results.groups import Clusters, Counts, GroupKey, Inputs, of_inputs
 from rlcorr_cli.results.report import Report
-from rlcorr_cli.results.rules import Finding, Section, Severity
+from rlcorr_cli.results.rules import Finding, RemedyContext, Section, Severity
 from rlcorr_cli.results.story import Story
 from rlcorr_cli.results.usable import Usable
 from rlcorr_cli.totals.flat import Floats
@@ -41,7 +43,6 @@ ROUNDING = 1e-9
 LARGEST_FACTOR = 1000.0
 """By which a sentence says that a metric has changed."""
 Scale = Literal["ratio", "difference"]
-Moved = Literal["rollout", "training", "both", "neither"]
 
 
 @frozen(kw_only=True)
@@ -105,15 +106,6 @@ class Pairs(Record):
 
 
 @frozen(kw_only=True)
-class MovedSide(Record):
-    """Which policy moved, where all rows pair: the change of its mean log-prob over sequences, nats."""
-
-    moved: Moved
-    rollout: float
-    training: float
-
-
-@frozen(kw_only=True)
 class DiffSection(Record):
     """The changes of the whole dump (its key is empty) or of one group; not_tested: of metrics beyond the family."""
 
@@ -124,13 +116,14 @@ class DiffSection(Record):
 
 @frozen(kw_only=True)
 class DiffSide(Record):
-    """One of the dumps that are compared."""
+    """One of the dumps that are compared.  Of one policy alone, as engines answer, nothing but inputs and counts."""
 
     inputs: Inputs
     counts: Counts
-    clusters: Clusters | None
-    usable: Usable
-    story: Story
+    clusters: Clusters | None = None
+    usable: Usable | None = None
+    story: Story | None = None
+    report: Annotated[Report | None, HIDDEN] = None
 
     @classmethod
     def of(cls, report: Report) -> "DiffSide":
@@ -141,16 +134,21 @@ class DiffSide(Record):
             clusters=report.clusters,
             usable=report.verdict.usable,
             story=report.story,
+            report=report,
         )
 
 
 @frozen(kw_only=True)
 class Pair(Record):
-    """A dump that is compared with A, and what changed from there; not_tested: with --all, of every other metric."""
+    """A dump that is compared with A, and what changed from there; not_tested: with --all, of every other metric.
+
+    bits: of rows that both hold; None where there are none, of saved totals, and of standard input, which was read
+    already.
+    """
 
     b: DiffSide
     pairs: Pairs | None
-    side: MovedSide | None
+    bits: Bits | None
     metrics: Changes
     not_tested: Changes
     groups: tuple[DiffSection, ...]
@@ -167,22 +165,23 @@ class OtherDiff(Record):
 
 @frozen(kw_only=True)
 class Diff(Output):
-    """A dump (a, called A) compared with another (b).
+    """A dump (a, called A) compared with another (b), row by row and by metrics.
 
-    name: what b is called, a letter.  sections: the whole, then groups that both have.  min_effect: the smallest change
-    that counts as moved, a share.  others: A compared with the dumps that were named after b, each a Diff of its own.
+    name: what b is called, a letter.  sections: the whole, then groups that both have; none where a dump has but one
+    policy.  min_effect: the smallest change that counts as moved, a share.  others: A compared with the dumps that were
+    named after b, each a Diff of its own.
     """
 
     OUTPUT = "diff"
+    a: DiffSide
     min_effect: float
     notes: tuple[str, ...] = ()
 
     pairs: Annotated[Pairs | None, HIDDEN]
-    side: Annotated[MovedSide | None, HIDDEN]
-    a: Annotated[Report, HIDDEN]
-    b: Annotated[Report, HIDDEN]
+    bits: Annotated[Bits | None, HIDDEN] = None
+    b: Annotated[DiffSide, HIDDEN]
     name: Annotated[str, HIDDEN] = "B"
-    sections: Annotated[tuple[DiffSection, ...], HIDDEN]
+    sections: Annotated[tuple[DiffSection, ...], HIDDEN] = ()
     others: Annotated[tuple["Diff", ...], HIDDEN] = ()
 
     @property
@@ -191,15 +190,15 @@ class Diff(Output):
         return self, *self.others
 
     @property
-    def dumps(self) -> dict[str, Report]:
+    def dumps(self) -> dict[str, DiffSide]:
         """Every dump by its letter, A first."""
         return {"A": self.a, **{each.name: each.b for each in self.comparisons}}
 
     @property
     def stories(self) -> list[str]:
         """What is to be told first of each dump that something is wrong with: 'B: stale_policy: ...'."""
-        stories = {name: report.story for name, report in self.dumps.items()}
-        return [f"{name}: {of.first}: {of.headline}" for name, of in stories.items() if of.effect != "none"]
+        stories = ((name, side.story) for name, side in self.dumps.items())
+        return [f"{name}: {of.first}: {of.headline}" for name, of in stories if of is not None and of.effect != "none"]
 
     @property
     def any_moved(self) -> bool:
@@ -208,8 +207,8 @@ class Diff(Output):
 
     @property
     def whole(self) -> DiffSection:
-        """The whole dump's changes."""
-        return self.sections[0]
+        """The whole dump's changes; none where a dump has but one policy."""
+        return self.sections[0] if self.sections else DiffSection(key={}, metrics={}, not_tested={})
 
     @property
     def moved(self) -> list[tuple[Mapping[str, Any], str, Change]]:
@@ -224,12 +223,13 @@ class Diff(Output):
     @property
     def is_too_few(self) -> bool:
         """Whether a side has too few clusters for any test."""
-        return any(report.clusters is None or report.clusters.too_few for report in (self.a, self.b))
+        return any(side.clusters is None or side.clusters.too_few for side in (self.a, self.b))
 
     @property
     def is_rounding(self) -> bool:
         """Whether both are too close for anything to be compared."""
-        return _is_rounding(self.a.whole.values.get(GAP), self.b.whole.values.get(GAP))
+        change = self.whole.metrics.get(GAP)
+        return change is not None and _is_rounding(change.a, change.b)
 
     def __repr__(self) -> str:
         moved = {name: None for each in self.comparisons for key, name, _ in each.moved if not key}
@@ -237,19 +237,13 @@ class Diff(Output):
         return f"<Diff of {dumps}: {', '.join(moved) or 'nothing'} moved>"
 
     @property
-    @computed(name="a", after="rlcorr")
-    def first_side(self) -> DiffSide:
-        """The dump that all are compared with."""
-        return DiffSide.of(self.a)
-
-    @property
-    @computed(after="first_side", inline=True)
+    @computed(after="a", inline=True)
     def pair(self) -> Pair:
         """b, and what changed from A to it."""
         return Pair(
-            b=DiffSide.of(self.b),
+            b=self.b,
             pairs=self.pairs,
-            side=self.side,
+            bits=self.bits,
             metrics=self.whole.metrics,
             not_tested=self.whole.not_tested,
             groups=self.sections[1:],
@@ -432,26 +426,6 @@ def shared_clusters(a: Replicates | None, b: Replicates | None) -> int | None:
     return len(np.intersect1d(a.clusters.keys, b.clusters.keys))
 
 
-def side_of(pairs: Pairs | None, a: Mapping[str, float | None], b: Mapping[str, float | None]) -> MovedSide | None:
-    """Which policy's log-probs moved; None unless every row is in both, with a text of the same length."""
-    if pairs is None or not pairs.both or pairs.only_a or pairs.only_b or pairs.other_text:
-        return None
-    log_ppls = [(a.get(name), b.get(name)) for name in ("rollout_log_ppl", "training_log_ppl")]
-    changes = [before - after for before, after in log_ppls if before is not None and after is not None]
-    if len(changes) < 2:
-        return None
-    rollout, training = changes
-    names: dict[tuple[bool, bool], Moved] = {
-        (False, False): "neither",
-        (True, False): "rollout",
-        (False, True): "training",
-        (True, True): "both",
-    }
-    return MovedSide(
-        moved=names[abs(rollout) > ROUNDING, abs(training) > ROUNDING], rollout=rollout + 0.0, training=training + 0.0
-    )
-
-
 def checked(diff: Diff, *, fails: bool) -> Checked:
     """The comparison as a check has its findings, for CI: each metric of the family must not have moved.
 
@@ -472,9 +446,9 @@ def checked(diff: Diff, *, fails: bool) -> Checked:
     return Checked(
         command="diff",
         measurements=Measurements(
-            inputs=tuple(source for report in diff.dumps.values() for source in report.inputs),
+            inputs=tuple(source for side in diff.dumps.values() for source in side.inputs),
             sections=tuple(Section(key, {}) for key, _, _ in of_sections),
-            situation=diff.b.situation,
+            situation=RemedyContext(plan=Plan("disabled")) if diff.b.report is None else diff.b.report.situation,
         ),
         n_rules=len(FAMILY),
         findings=findings,

@@ -4,20 +4,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rlcorr_cli.errors import NoCurrentPolicy, UsageError
+from rlcorr_cli.errors import DataError, NoCurrentPolicy, NoTrainedColumn, NoTrainedPolicy, UsageError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
 from rlcorr_cli.frozen import frozen
+from rlcorr_cli.places import STDIN
 from rlcorr_cli.plans.plan import Mode, Plan
-from rlcorr_cli.reading.dump import Dump
-from rlcorr_cli.reading.names import NO_CLUSTERS, ROLLOUTS
-from rlcorr_cli.reading.request import IDS, ReadRequest
+from rlcorr_cli.reading.dump import Dump, open_dump
+from rlcorr_cli.reading.names import NO_CLUSTERS, PROMPT_IDS, ROLLOUTS
+from rlcorr_cli.reading.request import IDS, PlanColumns, ReadRequest
 from rlcorr_cli.results.build import report_of
-from rlcorr_cli.results.diffed import BootstrapMetrics, Diff, Pairs, pairs_of, sections, shared_clusters, side_of
+from rlcorr_cli.results.diffed import BootstrapMetrics, Diff, DiffSide, Pairs, pairs_of, sections, shared_clusters
+from rlcorr_cli.results.groups import COUNTED
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.saved import is_report
 from rlcorr_cli.results.saved_runs import RunTotals
 from rlcorr_cli.results.saved_totals import SUFFIX, grouped_totals, holds_totals, read_totals, report_in
 from rlcorr_cli.runs.analyze import analysis_totals, opened
+from rlcorr_cli.runs.bits import ComparedRows, compared_rows
 from rlcorr_cli.runs.computing import Computing
 from rlcorr_cli.runs.reading import OpenDump, Watch
 from rlcorr_cli.totals.totals import MOST_RESAMPLED
@@ -56,7 +59,14 @@ def diff(
             _check_asked(request, run, chosen, settings)
     saved = [run and _grouped(request, run) for request, run in zip(requests, saved, strict=True)]
     totals = next((request.paths[0] for request, run in zip(requests, saved, strict=True) if run), None)
-    opening = [None if run else _opened(request, chosen, totals) for request, run in zip(requests, saved, strict=True)]
+    try:
+        opening = [
+            None if run else _opened(request, chosen, totals) for request, run in zip(requests, saved, strict=True)
+        ]
+    except (NoTrainedColumn, NoTrainedPolicy):
+        if totals is not None or any(STDIN in request.paths for request in requests):
+            raise
+        return _by_rows(requests, settings, computing=computing, watch=watch)
     drawn_by = _drawn_by(opening, saved)
     # Every row is drawn by itself where ids tell rows of all, and no column tells clusters of any: ids pair a row with
     # its rescored self, as its rollout log-probs do not, where it was the rollout that was rescored.
@@ -80,7 +90,57 @@ def diff(
                 refuse_many_groups=bool(dump.request.group_by),
             )
             reports.append(replace(report_of(run), totals=run))
-    return _compared(reports, settings)
+    of_rows = [None if dump is None or dump.is_piped else dump for dump in opening]
+    found: list[ComparedRows | None] = []
+    for report, dump in zip(reports[1:], of_rows[1:], strict=True):
+        found.append(None)
+        pairs = _pairs(reports[0], report)
+        if of_rows[0] is not None and dump is not None and (pairs is None or pairs.both):
+            dumps = [_with_all_policies(each.request, drawn_by, chosen.plan.mode) for each in (of_rows[0], dump)]
+            found[-1] = compared_rows(dumps, computing, watch)[0]
+    return _compared(reports, found, settings)
+
+
+def _with_all_policies(request: ReadRequest, drawn_by: tuple[str, ...], mode: Mode) -> Dump:
+    """A dump with what is compared row by row, whichever policies it has."""
+    columns = PlanColumns(mode=mode, compares=False, levels=True, wanted=(PROMPT_IDS,))
+    return open_dump(request, columns).with_request(drawn_by=drawn_by)
+
+
+def _by_rows(
+    requests: Sequence[ReadRequest], settings: DiffSettings, *, computing: Computing, watch: Watch | None
+) -> Diff:
+    """The same of dumps of which one has but one policy, as an engine's answers have: row by row alone."""
+    dumps = [_with_all_policies(request, IDS, "decoupled") for request in requests]
+    drawn_by = _drawn_by(dumps, [None] * len(dumps))
+    a, *others = [dump.with_request(drawn_by=drawn_by) for dump in dumps]
+    compared: list[Diff] = []
+    for place, b in enumerate(others, 1):
+        found, readings = compared_rows((a, b), computing, watch)
+        if not found.pairs.both:
+            by = " and ".join(b.roles.drawn_by) or "their rollout log-probs"
+            raise DataError(
+                f"No row of {b.sources[0].path} is in {a.sources[0].path}: rows are matched by {by}.",
+                "Name columns that match them: ⟦pair_by COLUMN⟧. Of engines' answers ⟦pair_by group_id,choice⟧ takes "
+                "the places of requests in their files.",
+            )
+        sides: list[DiffSide] = []
+        for reading, counts in zip(readings, found.counts.tolist(), strict=True):
+            reading.check()
+            named = zip((*COUNTED, "bad_rows"), (*counts, reading.n_bad_rows), strict=True)
+            sides.append(DiffSide(inputs=reading.inputs, counts=dict(named)))
+        notes = dict.fromkeys((*(a.notes if place == 1 else ()), *b.notes))
+        of_two = Diff(
+            a=sides[0],
+            b=sides[1],
+            name=letter(place),
+            pairs=replace(found.pairs, by=drawn_by),
+            bits=found.bits,
+            min_effect=settings.min_effect,
+            notes=tuple(notes),
+        )
+        compared.append(of_two)
+    return replace(compared[0], others=tuple(compared[1:]))
 
 
 def _opened(request: ReadRequest, chosen: ChosenPlan, totals: str | None) -> Dump:
@@ -125,7 +185,7 @@ def _grouped(request: ReadRequest, run: RunTotals) -> RunTotals:
     return run
 
 
-def _drawn_by(dumps: list[Dump | None], saved: list[RunTotals | None]) -> tuple[str, ...]:
+def _drawn_by(dumps: Sequence[Dump | None], saved: Sequence[RunTotals | None]) -> tuple[str, ...]:
     """What all know their rows by: sample_id, and step where all have it; nothing where one has no ids."""
     known = [set(dump.marks) if dump is not None and dump.roles.ids else set[str]() for dump in dumps]
     known = [set(run.drawn_by) if run is not None else names for run, names in zip(saved, known, strict=True)]
@@ -137,8 +197,8 @@ def _cluster_of(run: RunTotals) -> str:
     return str(run.provenance.settings["cluster_by"])
 
 
-def _compared(reports: Sequence[Report], settings: DiffSettings) -> Diff:
-    """The first report's dump compared with each of the others'."""
+def _compared(reports: Sequence[Report], found: Sequence[ComparedRows | None], settings: DiffSettings) -> Diff:
+    """The first report's dump compared with each of the others'.  found: of the rows of each of these."""
     a, others = reports[0], {letter(place): report for place, report in enumerate(reports) if place}
     assert a.totals is not None
     drawn, of_groups = _drawn(a), []
@@ -152,16 +212,18 @@ def _compared(reports: Sequence[Report], settings: DiffSettings) -> Diff:
         everything=settings.everything,
     )
     compared: list[Diff] = []
-    for (name, b), changes, (_, notes) in zip(others.items(), of_dumps, of_groups, strict=True):
+    for (name, b), rows, changes, (_, notes) in zip(others.items(), found, of_dumps, of_groups, strict=True):
         assert b.totals is not None
-        pairs = _pairs(a.totals, b.totals)
+        pairs = _pairs(a, b)
+        if rows is not None:
+            pairs = replace(rows.pairs, by=a.totals.drawn_by, clusters=None if pairs is None else pairs.clusters)
         compared.append(
             Diff(
-                a=replace(a, totals=None),
-                b=replace(b, totals=None),
+                a=DiffSide.of(replace(a, totals=None)),
+                b=DiffSide.of(replace(b, totals=None)),
                 name=name,
                 pairs=pairs,
-                side=side_of(pairs, a.whole.values, b.whole.values),
+                bits=None if rows is None else rows.bits,
                 sections=changes,
                 min_effect=settings.min_effect,
                 notes=(*_unlike(a.totals, b.totals, name), *notes),
@@ -172,8 +234,11 @@ def _compared(reports: Sequence[Report], settings: DiffSettings) -> Diff:
     return replace(first, notes=(*first.notes, *few), others=tuple(rest))
 
 
-def _pairs(a: RunTotals, b: RunTotals) -> Pairs | None:
+def _pairs(of_a: Report, of_b: Report) -> Pairs | None:
     """Which rows two dumps share, and which clusters, where those are other than rows."""
+    a, b = of_a.totals, of_b.totals
+    assert a is not None
+    assert b is not None
     pairs = pairs_of(a.measured.whole, b.measured.whole)
     by = _cluster_of(a)
     is_by_column = by == _cluster_of(b) and by not in (NO_CLUSTERS, ROLLOUTS)

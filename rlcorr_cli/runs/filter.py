@@ -383,7 +383,7 @@ class WriteParts:
 
     def __call__(self, shard: Shard) -> ShardResult[ShardWritten]:
         """Filter one shard's rows and write them."""
-        counts, totals, notes, n_tokens = RowCounts(), MeasuredSum(), ReadingNotes(), 0
+        counts, totals, notes, bad_rows = RowCounts(), MeasuredSum(), ReadingNotes(), list[BadRows]()
         filtering = replace(self.filtering, reading=self.reading)
         with ExitStack() as stack:
             outputs = [
@@ -391,18 +391,17 @@ class WriteParts:
             ]
             for rows in stack.enter_context(closing(filtering(shard))):
                 if isinstance(rows, ReadingNotes):
-                    notes.seen_ids = rows.seen_ids
+                    notes = rows
                 elif isinstance(rows, BadRows):
-                    notes.bad_rows.append(rows)
+                    bad_rows.append(rows)
                 elif isinstance(rows, RowSample):
                     totals.add(Measured(provenance=filtering.provenance, sample=rows))
                 else:
                     counts.add(rows, rows.stays.astype(np.int64))
                     totals.add(rows.measured)
-                    n_tokens += rows.n_tokens
                     _write(rows, outputs)
             parts = tuple(() if output is None else output.finish() for output in outputs)
-        notes = replace(notes, n_rows=counts.rows_in, n_tokens=n_tokens)
+        notes.bad_rows = bad_rows
         return ShardResult(ShardWritten(counts, totals.measured, parts), notes)
 
 

@@ -30,7 +30,7 @@ from rlcorr_cli.results.objective import BatchObjective
 from rlcorr_cli.results.written import Target
 from rlcorr_cli.runs.analyze import measure, provenance_of, sampling_of
 from rlcorr_cli.runs.computing import Computing
-from rlcorr_cli.runs.reading import IdsAcrossShards, Reading, ReadingNotes, RetriedSmallerStream, ShardReading, running
+from rlcorr_cli.runs.reading import Reading, ReadingNotes, ShardReading
 from rlcorr_cli.totals.flat import Floats
 from rlcorr_cli.totals.measured import Measured, MeasuredSum
 from rlcorr_cli.totals.provenance import Provenance
@@ -47,7 +47,7 @@ Scales = Mapping[GroupKey, float]
 class FilteredRows:
     """One batch under the plan.
 
-    stays: bool[B], rows that keep a token, or are kept all the same.  n_tokens: valid ones.  longest: tokens of the
+    stays: bool[B], rows that keep a token, or are kept all the same.  longest: tokens of the
     longest row, masked too.  written: the corrected rows that stay, or all where rows are yet to be drawn.  dropped:
     the others, where they are to be written.  Both are None where nothing is written.  steps: of each row as a code,
     and what codes stand for; None of a dump without steps.  groups: the rows of each prompt; None of a dump that names
@@ -57,7 +57,6 @@ class FilteredRows:
     written: OriginalRows | None
     dropped: OriginalRows | None
     stays: NDArray[np.bool_]
-    n_tokens: int
     longest: int
     row_weights: Floats
     steps: tuple[NDArray[np.int64], tuple[Any, ...]] | None
@@ -171,7 +170,6 @@ class FilterShard:
             written=written,
             dropped=dropped,
             stays=stays,
-            n_tokens=batch.n_tokens,
             longest=int(np.diff(rows.offsets).max(initial=0)),
             row_weights=decision.row_weights,
             steps=None if step is None else coded(rows.data.column(step)),
@@ -274,26 +272,13 @@ def filtered_rows(
 ) -> Generator[FilteredRows]:
     """The dump's batches in order.  outputs: told what share of the input they stand for.  totals: to which the samples
     of shards' rows are added."""
-    dump = reading.dump
-    total, so_far = dump.n_bytes, 0
-    results = running(dump, reading.computing, streams=True).stream(dump.shards, RetriedSmallerStream(work))
-    ids = IdsAcrossShards(dump)
-    for shard, batches in zip(dump.shards, results, strict=True):
-        so_far += shard.n_bytes
-        n_rows = n_tokens = 0
+    ends = np.cumsum([shard.n_bytes for shard in reading.dump.shards])
+    for shard, rows in reading.stream(work):
+        if isinstance(rows, RowSample):
+            if totals is not None:
+                totals.add(Measured(provenance=work.provenance, sample=rows))
+            continue
         for output in outputs:
             if output is not None:
-                output.done = so_far / total if total else 0.0
-        for rows in batches:
-            if isinstance(rows, ReadingNotes):
-                ids.add(shard, rows.seen_ids)
-            elif isinstance(rows, BadRows):
-                reading.log.add(shard, rows)
-            elif isinstance(rows, RowSample):
-                if totals is not None:
-                    totals.add(Measured(provenance=work.provenance, sample=rows))
-            else:
-                n_rows += len(rows.stays)
-                n_tokens += rows.n_tokens
-                yield rows
-        reading.took(shard, n_rows, n_tokens)
+                output.done = float(ends[shard.index] / (ends[-1] or 1))
+        yield rows

@@ -119,6 +119,20 @@ class Reading:
             self.took(shard, result.notes.n_rows, result.notes.n_tokens)
             yield shard, result.value
 
+    def stream(self, work: "Callable[[Shard], Iterator[R | BadRows | ReadingNotes]]") -> Generator[tuple[Shard, R]]:
+        """What `work` yields of each shard, beside rows set aside and notes, in the dump's order."""
+        engine, ids = running(self.dump, self.computing, streams=True), IdsAcrossShards(self.dump)
+        results = engine.stream(self.dump.shards, RetriedSmallerStream(work))
+        for shard, values in zip(self.dump.shards, results, strict=True):
+            for value in values:
+                if isinstance(value, ReadingNotes):
+                    ids.add(shard, value.seen_ids)
+                    self.took(shard, value.n_rows, value.n_tokens)
+                elif isinstance(value, BadRows):
+                    self.log.add(shard, value)
+                else:
+                    yield shard, value
+
     def took(self, shard: Shard, n_rows: int, n_tokens: int) -> None:
         """That a shard is done, with so many good rows and valid tokens."""
         self.rows[shard.path] += n_rows
@@ -237,6 +251,9 @@ class ShardReading:
             state.seen.repeated(self.known)
         for rows in self.reader.checked(shard, self.batch_tokens, state, whole=self.whole):
             check()
+            if not isinstance(rows, BadRows):
+                notes.n_rows += rows.batch.n_rows
+                notes.n_tokens += rows.batch.n_tokens
             yield rows
         if self.state is None and state.seen is not None:
             notes.seen_ids = state.seen.keys
@@ -247,8 +264,6 @@ class ShardReading:
             if isinstance(rows, BadRows):
                 notes.bad_rows.append(rows)
             else:
-                notes.n_rows += rows.batch.n_rows
-                notes.n_tokens += rows.batch.n_tokens
                 yield rows
 
 

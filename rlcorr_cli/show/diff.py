@@ -7,12 +7,15 @@ from functools import partial
 from rlcorr_cli.causes.wording import and_list
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
-from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, ordered
+from rlcorr_cli.results.bits import LEVEL as PARTING_LEVEL, Bits
+from rlcorr_cli.results.diffed import LEVEL, Change, Diff, DiffSection, Pairs, ordered
 from rlcorr_cli.show.check import section_name
 from rlcorr_cli.show.document import (
     BLANK,
+    MOST_IN_FILE,
     Block,
     Cell,
+    Column,
     Document,
     Note,
     Panel,
@@ -21,9 +24,10 @@ from rlcorr_cli.show.document import (
     Table,
     ending,
     json_text,
+    tabulated,
 )
 from rlcorr_cli.show.inputs import last_change, name_of_inputs, with_commas
-from rlcorr_cli.show.numbers import NOTHING, amounts, interval, number, plural, signed
+from rlcorr_cli.show.numbers import NOTHING, amounts, interval, number, plural, signed, thousands
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import story_cause, verdict_alone
 
@@ -32,22 +36,16 @@ METHOD = (
     "prompts). Prompts that are in both dumps are paired. p is adjusted by Holm over all tested metrics and groups."
 )
 NO_EVIDENCE = "no evidence"
-SIDES = {
-    "training": "The training policy's log-probs moved, the rollout's are the same.",
-    "rollout": "The rollout policy's log-probs moved, the training's are the same.",
-    "both": "Both policies' log-probs moved.",
-    "neither": "Neither policy's mean log-prob moved.",
-}
-MOST_ROWS = 40
-"""Groups in a picture."""
+MOST_ROWS, MOST_PARTED = 40, 10
+"""Groups in a picture; rows that part, on a terminal."""
 SINGLE = "Each interval is for one metric; what moved is judged over all metrics together (Holm)."
 
 
 def document(diff: Diff) -> Document:
     """What a comparison of dumps says."""
     of_dumps = {
-        name: "  ".join((name_of_inputs(report.inputs), *amounts(report.whole.counts, report.clusters)))
-        for name, report in diff.dumps.items()
+        name: "  ".join((name_of_inputs(side.inputs), *amounts(side.counts, side.clusters)))
+        for name, side in diff.dumps.items()
     }
     first, *others = (text.split("  ")[0] for text in of_dumps.values())
     return Document(
@@ -60,11 +58,11 @@ def document(diff: Diff) -> Document:
         ),
         causes=[
             replace(cause, finding=f"{name}: {cause.finding}")
-            for name, report in diff.dumps.items()
-            if report.story.effect != "none"
-            for cause in (story_cause(report.story),)
+            for name, side in diff.dumps.items()
+            if side.story is not None and side.story.effect != "none"
+            for cause in (story_cause(side.story),)
         ],
-        headline=" ".join(dict.fromkeys(sentence for each in diff.comparisons for sentence in _diff_sentences(each))),
+        headline=" ".join(dict.fromkeys(text for each in diff.comparisons for text in _diff_sentences(each))),
         status="warn" if diff.any_moved else "ok",
         reasons=verdicts_of_dumps(diff),
         sections=_sections(diff),
@@ -84,7 +82,9 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
         yield Note(clean(story), "yellow", lead="? ", lead_look="yellow")
     for note in (clean(note) for each in diff.comparisons for note in each.notes):
         yield Note(note, "dim")
-    if diff.others:
+    for heading, table in filter(None, (_parted(each, MOST_PARTED) for each in diff.comparisons)):
+        yield from (BLANK, Note(heading, "bold"), table)
+    if diff.others and diff.sections:
         yield BLANK
         yield _table_of_all(diff.comparisons)
     for each in diff.comparisons:
@@ -109,7 +109,9 @@ def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
 
 def _sections(diff: Diff) -> Iterator[Section]:
     yield Section(pictures=[Picture(panels=list(_panels(diff)))])
-    if diff.others:
+    for heading, table in filter(None, (_parted(each, MOST_IN_FILE) for each in diff.comparisons)):
+        yield Section(heading=heading, tables=[table], sorts=True)
+    if diff.others and diff.sections:
         about = "What moved from A, tested together (Holm)."
         yield Section(
             heading="All dumps", about=[about], tables=[replace(_table_of_all(diff.comparisons), n_keys=1)], sorts=True
@@ -125,11 +127,11 @@ def _sections(diff: Diff) -> Iterator[Section]:
                 yield Section(heading=f"Not tested: {name}", tables=[untested], sorts=True)
     facts = [
         (f"{name}, {clean(source.path)}", with_commas(plural(source.rows, "row"), last_change([source])))
-        for name, report in diff.dumps.items()
-        for source in report.inputs
+        for name, side in diff.dumps.items()
+        for source in side.inputs
     ]
     notes = [clean(note) for each in diff.comparisons for note in each.notes]
-    yield from ending(facts, [*notes, METHOD])
+    yield from ending(facts, [*notes, *([METHOD] if diff.sections else [])])
 
 
 def _changes_table(diff: Diff, section: DiffSection, *, tested: bool = True) -> Table:
@@ -184,20 +186,85 @@ def _table_of_all(comparisons: Sequence[Diff]) -> Table:
 
 
 def _diff_sentences(diff: Diff) -> list[str]:
-    """Of one other dump: what moved most and by how much; whether rows pair; which policy moved."""
-    side = SIDES[diff.side.moved] if diff.side is not None and diff.moved else ""
-    return [sentence for sentence in (_what_moved(diff), rows_that_match(diff), side) if sentence]
+    """Of one other dump: which rows are equal to the bit, or of dumps that are not compared so, which match; what moved
+    most and by how much, where not all are equal."""
+    bits, pairs = diff.bits, diff.pairs
+    if bits is None or pairs is None:
+        return list(filter(None, (_what_moved(diff), rows_that_match(diff))))
+    is_same = not (bits.differ or pairs.only_a or pairs.only_b)
+    return list(filter(None, (_bits_in_words(diff, bits, pairs), "" if is_same else _what_moved(diff))))
+
+
+def _bits_in_words(diff: Diff, bits: Bits, pairs: Pairs) -> str:
+    """How many rows and tokens of both differ to the bit and where, and the rows of one alone."""
+    rows, tokens = plural(pairs.both, "row"), plural(bits.tokens, "token")
+    alone = " and ".join(f"{k:,} in {name} alone" for name, k in (("A", pairs.only_a), (diff.name, pairs.only_b)) if k)
+    rows = f"{rows} of both ({alone})" if alone else rows
+    if bits.token is None:
+        return f"{diff.name} is equal to A to the bit, in {rows} and {tokens}."
+    low, median, high = bits.token
+    where = f"token {low:,} (0-based)" if low == high else f"tokens {low:,} to {high:,} (0-based; median {median:,.0f})"
+    part = "rows part" if bits.differ > 1 else "it parts"
+    return (
+        f"{diff.name} differs from A to the bit in {bits.differ:,} of {rows}, in {bits.tokens_differ:,} of {tokens}: "
+        f"{part} at {where}."
+    )
+
+
+def _about_rows(diff: Diff) -> list[str]:
+    """Which columns differ, and what the place at which rows part has to do with prompts, as far as tests tell."""
+    bits, pairs = diff.bits, diff.pairs
+    if bits is None or pairs is None or not bits.differ:
+        return []
+    columns = [
+        f"{name} differs by at most {number(gap)}" if gap else f"{name} is the same"
+        for name, gap in bits.columns.items()
+    ]
+    others = [f"{plural(pairs.other_text, 'row')} with other tokens from some place on"] if pairs.other_text else []
+    told = f"{'; '.join((*columns, *others))}."
+    if bits.prompt_p is not None and bits.prompt_p < PARTING_LEVEL:
+        told += f" Rows part earlier in longer prompts (p {bits.prompt_p:.1g})."
+    elif bits.prompt_p is not None:
+        told += " No evidence that rows part earlier in longer prompts."
+    if bits.block_size is not None:
+        told += f" Rows part at multiples of {bits.block_size:,} tokens, prompt included: boundaries of blocks."
+    return [f"{diff.name}: {told}"]
+
+
+PARTED = (
+    Column(heading="row", cell=lambda row: Cell(clean(row.row)), words=True),
+    Column(heading="parts at", cell=lambda row: Cell(f"{row.token:,}", row.token)),
+    Column(heading="tokens", cell=lambda row: Cell(f"{row.tokens:,}", row.tokens)),
+    Column(heading="differ", cell=lambda row: Cell(f"{row.differ:,}", row.differ)),
+    Column(heading="prompt", cell=lambda row: Cell(thousands(row.prompt_tokens), row.prompt_tokens)),
+)
+"""What is listed of a row that parts."""
+
+
+def _parted(diff: Diff, most: int) -> tuple[str, Table] | None:
+    """The rows that part first, under a heading; None where all are equal."""
+    if diff.bits is None or not diff.bits.differ:
+        return None
+    rows, name = diff.bits.parted[:most], diff.name
+    first = "" if len(rows) == diff.bits.differ else f", the first {len(rows):,} of {diff.bits.differ:,}"
+    return f"Rows in which {name} differs from A{first}", tabulated(rows, PARTED, is_tight=True)
 
 
 def verdicts_of_dumps(diff: Diff) -> list[str]:
-    """How far apart the policies of dumps are, and which weights are usable there; those of one verdict together."""
+    """What is known of rows that differ; how far apart the policies of dumps are, and which weights are usable there,
+    those of one verdict together."""
     names: dict[str, list[str]] = {}
-    for name, report in diff.dumps.items():
-        names.setdefault(clean(verdict_alone(report)), []).append(name)
-    return [f"{and_list(of)}: {sentence}" for sentence, of in names.items()]
+    for name, side in diff.dumps.items():
+        if side.report is not None:
+            names.setdefault(clean(verdict_alone(side.report)), []).append(name)
+    of_rows = (clean(text) for each in diff.comparisons for text in _about_rows(each))
+    return [*of_rows, *(f"{and_list(of)}: {sentence}" for sentence, of in names.items())]
 
 
 def _what_moved(diff: Diff) -> str:
+    """'' of dumps of one policy, which have no metrics."""
+    if not diff.sections:
+        return ""
     whole = ordered(diff.whole.metrics)
     name, change = whole[0]
     if not change.moved:
@@ -212,18 +279,18 @@ def _what_moved(diff: Diff) -> str:
 
 
 def _nothing_moved(diff: Diff) -> str:
-    if all(change.a == change.b for change in diff.whole.metrics.values()) and diff.pairs and diff.pairs.both:
-        return f"{diff.name} has the same numbers as A."
     if diff.is_too_few:
-        a, b = ("none" if report.clusters is None else report.clusters.counted for report in (diff.a, diff.b))
+        a, b = ("none" if side.clusters is None else side.clusters.counted for side in (diff.a, diff.b))
         return f"Too few to tell: A has {a} and {diff.name} {b}, and a test needs {FEWEST_CLUSTERS}."
     if diff.is_rounding:
         return "In both dumps the policies are equal up to rounding: there is nothing to compare."
     smallest = diff.whole.metrics[GAP]
     if smallest.smallest is None or smallest.scale != "ratio":
-        return f"No evidence that {diff.name} differs from A."
+        return f"No evidence that metrics of {diff.name} differ from A's."
     share = 100 * (max(smallest.smallest, 1 + diff.min_effect) - 1)
-    return f"No evidence that {diff.name} differs from A; a change of {GAP} by {share:.0f}% would have shown."
+    return (
+        f"No evidence that metrics of {diff.name} differ from A's; a change of {GAP} by {share:.0f}% would have shown."
+    )
 
 
 def rows_that_match(diff: Diff) -> str:
@@ -231,17 +298,12 @@ def rows_that_match(diff: Diff) -> str:
     pairs = diff.pairs
     if pairs is None:
         return ""
-    about = "" if pairs.exact else "about "
     if not pairs.both:
         return f"No rows match (by {and_list(pairs.by or ['rollout log-probs'])}){_matching_clusters(diff)}."
-    if not pairs.only_a and not pairs.only_b:
-        text = f"All {pairs.both:,} rows match" if pairs.both > 1 else "The one row matches"
-    else:
-        rows = f"{plural(pairs.both, 'row')} {'matches' if pairs.both == 1 else 'match'}"
-        text = f"{about}{rows} ({pairs.only_a:,} in A alone, {pairs.only_b:,} in {diff.name} alone)"
-    if pairs.other_text:
-        text += f", {about}{pairs.other_text:,} of them with other tokens"
-    return f"{text[0].upper()}{text[1:]}."
+    about = "" if pairs.exact else "About "
+    match = "matches" if pairs.both == 1 else "match"
+    alone = f"{pairs.only_a:,} in A alone, {pairs.only_b:,} in {diff.name} alone"
+    return f"{about}{plural(pairs.both, 'row')} {match} ({alone})."
 
 
 def _matching_clusters(diff: Diff) -> str:
@@ -309,10 +371,13 @@ def _smallest_change(change: Change, min_effect: float) -> str:
 
 
 def _records(diff: Diff) -> Iterator[Mapping[str, object]]:
-    """A line for each metric of each section; of several dumps, b is that of the dump it names."""
+    """A line for each metric of each section; of several dumps, b is that of the dump it names.  Of dumps of one policy
+    a line for each row that parts."""
     columns = {name: None for each in diff.comparisons for section in each.sections for name in section.key}
     for each in diff.comparisons:
         of_dump = {"dump": each.name} if diff.others else {}
+        if not each.sections and each.bits is not None:
+            yield from ({**of_dump, **row.to_dict()} for row in each.bits.parted)
         for section in each.sections:
             for name, change in (*section.metrics.items(), *section.not_tested.items()):
                 yield {**of_dump, **columns, **section.key, "metric": name, **change.to_dict()}

@@ -45,7 +45,7 @@ def test_another_engine_is_seen_with_its_size() -> None:
     assert (extreme["scale"], extreme["a"]) == ("difference", 0)
     assert extreme["change"] == pytest.approx(0.0002, abs=1e-5)
     assert found["pairs"] == {"both": 0, "only_a": 64, "only_b": 64, "other_text": 0, "exact": True}
-    assert found["side"] is None
+    assert found["bits"] is None
     assert set(found["metrics"]) == set(FAMILY)
 
 
@@ -128,12 +128,13 @@ def test_one_dump_is_not_compared_with_nothing() -> None:
     refused(run("diff", BF16), 2, "diff compares two dumps or more, and one is named", "Name another")
 
 
-def test_rows_that_pair_narrow_the_interval_and_tell_the_side(rescored: Path) -> None:
+def test_rows_that_pair_narrow_the_interval_and_tell_the_policy_that_moved(rescored: Path) -> None:
     a, b = str(rescored / "a.parquet"), str(rescored / "b.parquet")
     paired = diffed(a, b)
     assert paired["pairs"] == {"both": 64, "only_a": 0, "only_b": 0, "other_text": 0, "exact": True}
-    assert paired["side"]["moved"] == "training"
-    assert paired["side"]["rollout"] == 0.0
+    assert paired["bits"]["columns"]["rollout_log_probs"] == 0
+    assert paired["bits"]["columns"]["old_log_probs"] > 0.1
+    assert paired["bits"]["tokens_differ"] > 5000
     other = pq.read_table(b)
     ids = pa.array([f"other-{i}" for i in range(64)])
     apart = rescored / "apart.parquet"
@@ -148,7 +149,8 @@ def test_rows_that_pair_narrow_the_interval_and_tell_the_side(rescored: Path) ->
 
     assert width(paired) < 0.9 * width(unpaired)
     assert paired["metrics"]["k3_kl"]["change"] == unpaired["metrics"]["k3_kl"]["change"]
-    assert "All 64 rows match. The training policy's log-probs moved" in " ".join(run("diff", a, b).out.split())
+    said = " ".join(run("diff", a, b).out.split())
+    assert "rollout_log_probs is the same; old_log_probs differs by at most" in said
 
 
 def test_rows_pair_without_ids_by_what_rollout_says_of_them(rescored: Path, tmp_path: Path) -> None:
@@ -179,18 +181,17 @@ def test_pairs_of_another_length_are_another_text(tmp_path: Path) -> None:
     b = parquet(tmp_path / "b.parquet", [*rows[:3], row([-0.5] * 3, [-0.5] * 3, sample_id=4), row(sample_id=9)])
     found = diffed(a, b)
     assert found["pairs"] == {"both": 4, "only_a": 0, "only_b": 1, "other_text": 1, "exact": True}
-    assert found["side"] is None
-    assert "4 rows match (0 in A alone, 1 in B alone), 1 of them with other tokens." in " ".join(
-        run("diff", a, b).out.split()
-    )
+    said = " ".join(run("diff", a, b).out.split())
+    assert "B differs from A to the bit in 1 of 4 rows of both (1 in B alone), in 3 of 9 tokens: it parts at" in said
+    assert "; 1 row with other tokens from some place on." in said
 
 
 def test_a_dump_against_itself_has_not_moved() -> None:
     found = diffed(BF16, BF16, "--min-effect", "0")
     assert not any(change["moved"] for change in found["metrics"].values())
     assert found["metrics"]["extreme_token_fraction"]["p_holm"] is None
-    assert found["side"]["moved"] == "neither"
-    assert "B has the same numbers as A. All 64 rows match." in run("diff", BF16, BF16).out
+    assert (found["bits"]["equal"], found["bits"]["differ"]) == (64, 0)
+    assert "B is equal to A to the bit, in 64 rows and 5,493 tokens." in run("diff", BF16, BF16).out
 
 
 def test_rounding_is_not_compared() -> None:
@@ -274,7 +275,7 @@ def test_modes_and_settings_are_not_mixed(tmp_path: Path) -> None:
     refused(run("diff", BF16, bypass, "--mode", "decoupled"), 2, "bypass.rlcorr is of bypass mode")
     refused(run("diff", BF16, bypass), 2, "bypass.rlcorr is of bypass mode, and", "has no current_log_probs")
     refused(run("diff", BF16, other), 2, "extreme_ratio is 2", "and 3 in")
-    assert diffed(bypass, bypass)["side"]["moved"] == "neither"
+    assert diffed(bypass, bypass)["metrics"]["k3_kl"]["change"] == 1
 
 
 def test_groups_are_tested_together(rescored: Path, tmp_path: Path) -> None:
@@ -397,7 +398,9 @@ def test_no_number_is_cut_where_changes_are_huge() -> None:
 def test_a_single_pair_is_one_row(tmp_path: Path) -> None:
     many = parquet(tmp_path / "m.parquet", [row(sample_id=i) for i in range(30)])
     one = parquet(tmp_path / "o.parquet", [row(sample_id=3)])
-    assert "1 row matches (0 in A alone, 29 in B alone)" in " ".join(run("diff", one, many).out.split())
+    assert "B is equal to A to the bit, in 1 row of both (29 in B alone) and 2 tokens." in " ".join(
+        run("diff", one, many).out.split()
+    )
 
 
 def test_a_change_whose_spread_float64_does_not_hold_has_no_interval(tmp_path: Path) -> None:
