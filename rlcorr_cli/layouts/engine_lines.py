@@ -12,7 +12,7 @@ from typing import Any
 
 from rlcorr_cli.layouts.nested import ABSENT
 from rlcorr_cli.layouts.openai import COUNTED, UNNAMED, open_responses
-from rlcorr_cli.layouts.streams import Row
+from rlcorr_cli.layouts.response_lines import Row
 from rlcorr_cli.layouts.values import inner, number, objects, whole
 
 

@@ -16,7 +16,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.layout import Layout, LeftOut, OpenedDump, each_alone, later
 from rlcorr_cli.layouts.nested import log_probs_in
 from rlcorr_cli.layouts.recognise import FileStart, by_keys, monitor_file
-from rlcorr_cli.layouts.streams import EACH_LINE, SGLANG, Stream
+from rlcorr_cli.layouts.response_lines import EACH_LINE, SGLANG, Stream
 
 Key = tuple[str, bytes]
 """A key, and a regular expression that its value must begin with (b"" for any)."""

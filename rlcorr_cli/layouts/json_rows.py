@@ -30,7 +30,7 @@ from rlcorr_cli.layouts.canonical import TYPES
 from rlcorr_cli.layouts.json_layouts import From, JsonLines
 from rlcorr_cli.layouts.layout import LeftOut, OpenedDump, Sample
 from rlcorr_cli.layouts.nested import unfinished
-from rlcorr_cli.layouts.streams import EACH_LINE, Stream, whole_responses
+from rlcorr_cli.layouts.response_lines import EACH_LINE, Stream, whole_responses
 
 SHOWN = 3
 """Responses that a note names."""

@@ -7,8 +7,8 @@ RequestOutput has an object for each token, of token id -> what is known of it (
 them, or tokens as "token_id:N".  What an engine scored of a prompt (echo, prompt_logprobs) is a column of its own: of
 another engine's tokens it is the second policy.  A response with log-probs elsewhere is left out, and told.
 
-Chunks are put together by id and index (`streams`), the log-probs of each in the form of completions, which takes a
-tenth of the room.
+Chunks are put together by id and index (`response_lines`), the log-probs of each in the form of completions, which
+takes a tenth of the room.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,9 +22,9 @@ from rlcorr_cli.errors import DataError
 from rlcorr_cli.layouts.json_layouts import ENGINE_HINT
 from rlcorr_cli.layouts.json_rows import made_of_rows, miscounted, survey
 from rlcorr_cli.layouts.layout import LeftOut, OpenedDump, Sample
-from rlcorr_cli.layouts.nested import ITEMS, log_probs_in, text_of, unfinished, unplaced
+from rlcorr_cli.layouts.nested import ITEMS, PIECES, log_probs_in, text_of, unfinished, unplaced
 from rlcorr_cli.layouts.recognise import FileStart
-from rlcorr_cli.layouts.streams import PIECES, Row, Stream, joined, updated
+from rlcorr_cli.layouts.response_lines import Row, Stream, joined, updated
 from rlcorr_cli.layouts.values import HINT, aligned, floats, inner, integers, objects, text, whole
 
 OBJECTS = ("chat.completion", "text_completion", "chat.completion.chunk", "")
@@ -77,7 +77,7 @@ def open_responses(
     import pyarrow as pa
 
     (path,) = paths
-    stream = Stream(_response, _ended, _with_line, line or _line)
+    stream = Stream(id_of=_id_of, ended=_ended, add=_with_line, line=line or _line)
     dump = survey(lambda: made_of_rows(path, _rows_of_request, stream), "response")
     if "rollout_log_probs" not in dump.columns:
         raise DataError(
@@ -116,7 +116,7 @@ def _line(row: Row) -> Row:
     return {**response, "outputs": None, "object": "chat.completion", "choices": choices, "usage": usage}
 
 
-def _response(row: Row) -> str | None:
+def _id_of(row: Row) -> str | None:
     """The id of the response that a line is of; None of a batch's outcome, and of a whole one without an id."""
     choices, name = objects(row, "choices"), row.get("id")
     if "custom_id" in row or UNNAMED in row:

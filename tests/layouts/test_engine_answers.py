@@ -10,7 +10,7 @@ import pytest
 
 from rlcorr_cli import analyze, convert, inspect
 from rlcorr_cli.errors import DataError
-from tests.layouts.engine_answers import FORMS, STREAMS, Draw, Right, Row, events_of, text_of_lines
+from tests.layouts.engine_answers import FORMS, STREAMS, Draw, Right, Row, by_id, events_of, output, text_of_lines
 from tests.layouts.native_rows import NATIVE, rows_of
 
 SEEDS = range(8)
@@ -44,6 +44,23 @@ def test_server_sent_events_are_read_as_the_same_lines(tmp_path: Path, form: str
 def written(path: Path, lines: list[Row]) -> Path:
     path.write_text(text_of_lines(lines))
     return path
+
+
+@pytest.mark.parametrize("n_lines", [2, 3])
+def test_lines_of_new_tokens_with_one_log_prob_are_told_from_repetitions_by_their_ids(
+    tmp_path: Path, n_lines: int
+) -> None:
+    draw, values, ids = Draw(0), [0.0, 0.0, -0.5][:n_lines], [151_667, 198, 40][:n_lines]
+    lines = [
+        {
+            "request_id": "r",
+            "prompt_token_ids": [1],
+            "outputs": [output(draw, 0, by_id(draw, [value], [token]), [token], finish)],
+            "finished": finish is not None,
+        }
+        for value, token, finish in zip(values, ids, [*[None] * (n_lines - 1), "stop"], strict=True)
+    ]
+    assert read(written(tmp_path / "a.jsonl", lines)) == [(values, ids)]
 
 
 @pytest.mark.parametrize("form", ["tgi", "llama_cpp", "ollama", "request_output"])
