@@ -1,4 +1,5 @@
 """Lines of TGI, llama.cpp and Ollama in OpenAI's form, which `openai` reads: tokens are a list of objects in each.
+
 DJL has TGI's form, and calls a token's log-prob log_prob.
 
 A line of a stream has no id: those of a response follow each other, of llama.cpp within its slot.  llama.cpp may have
@@ -17,7 +18,8 @@ from rlcorr_cli.layouts.values import inner, number, objects, whole
 
 
 def _tgi(row: Row) -> Row:
-    """The sequence of details, then those of best_of_sequences, of which it is the best; of a stream, a token."""
+    """The sequence of details, then those of best_of_sequences, of which it is the best.  A line of a stream has one
+    token."""
     details = inner(row, "details")
     if "token" in row:
         details = {"finish_reason": None, **details, "tokens": [row["token"]]}
@@ -30,7 +32,11 @@ def _tgi(row: Row) -> Row:
 
 
 def _llama_cpp(row: Row) -> Row:
-    """One completion.  All lines of llama.cpp's say `stop`, and how many tokens were predicted."""
+    """One completion.  Each line of llama.cpp's has `stop`, true in the last, and tokens_predicted.
+
+    Where only `stop` is missing the line may be any of a stream, and is told as unfinished.  Where both are, somebody
+    kept the log-probs of a whole completion alone.
+    """
     key = "completion_probabilities"
     row = {"stop": ABSENT if "tokens_predicted" in row else True, **row}
     if row.get(key) is not None:
@@ -55,7 +61,7 @@ def _choice(sequence: Row, tokens: str) -> Row:
     entries = [{"logprob" if key == "log_prob" else key: value for key, value in entry.items()} for entry in entries]
     choice = {key: value for key, value in sequence.items() if key not in (tokens, "best_of_sequences")}
     choice["logprobs"] = None if sequence.get(tokens) is None else {"content": entries}
-    if all("id" in entry for entry in (*entries, *prefill)):
+    if (scored := [*entries, *prefill]) and all("id" in entry for entry in scored):
         choice["token_ids"] = [entry["id"] for entry in entries]
         choice["prompt_token_ids"] = [entry["id"] for entry in prefill] or None
         choice["prompt_logprobs"] = [{str(entry["id"]): entry} for entry in prefill]
@@ -63,18 +69,21 @@ def _choice(sequence: Row, tokens: str) -> Row:
 
 
 def _log_prob(entry: Row) -> Any:
-    """As it is written, or the logarithm of a probability; None where the sampled token is not among the candidates, or
-    several have its text."""
+    """A token's log-prob as written, or the logarithm of its probability; None where the sampled token is not among the
+    candidates, or several have its text."""
     if "logprob" in entry:
         return entry["logprob"]
     own = [other for other in objects(entry, "probs") if other.get("tok_str") == entry.get("content")]
-    probability = number(own[0] if len(own) == 1 else entry, "prob")
+    probability = number(own[0] if len(own) == 1 else entry, "prob")  # its own since December 2024
     return math.log(probability) if probability and probability > 0 else None
 
 
-OF_RESPONSES = "A row is a response; group_id is its place in the file."
-OF_SEQUENCES = "A row is a sequence, of details or of best_of_sequences; group_id is its response's place in the file."
-OF_PROBABILITIES = " Of probabilities the logarithms are taken, which may be of after top-k, top-p and temperature."
+OF_ROWS = "A row is a {}; group_id is its {}place in the file."
+OF_RESPONSES = OF_ROWS.format("response", "")
+OF_SEQUENCES = OF_ROWS.format("sequence, of details or of best_of_sequences", "response's ")
+OF_PROBABILITIES = (
+    " Of probabilities the logarithms are taken, which may have been taken after top-k, top-p and temperature."
+)
 open_llama_cpp = partial(open_responses, line=_llama_cpp, note=OF_RESPONSES + OF_PROBABILITIES)
 open_ollama = partial(open_responses, line=_ollama, note=OF_RESPONSES)
 open_tgi = partial(open_responses, line=_tgi, note=OF_SEQUENCES)

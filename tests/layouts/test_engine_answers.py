@@ -63,6 +63,13 @@ def test_lines_of_new_tokens_with_one_log_prob_are_told_from_repetitions_by_thei
     assert read(written(tmp_path / "a.jsonl", lines)) == [(values, ids)]
 
 
+def test_an_answer_without_tokens_gives_engines_without_token_ids_none(tmp_path: Path) -> None:
+    answers = FORMS["ollama"](Draw(5))[0]
+    rows = rows_of([written(tmp_path / "a.jsonl", [*answers, answers[0] | {"logprobs": [], "eval_count": 0}])])
+    assert rows[-1]["rollout_log_probs"] == []
+    assert not any("token_ids" in row for row in rows)
+
+
 @pytest.mark.parametrize("form", ["tgi", "llama_cpp", "ollama", "request_output"])
 def test_what_an_engines_hint_joins_on_can_be_typed(tmp_path: Path, form: str) -> None:
     path = written(tmp_path / "a.jsonl", FORMS[form](Draw(4))[0])
