@@ -265,10 +265,10 @@ def column_of(place: PlaceOfGap) -> CauseFinding:
         same = f"Nearly the same rows are of {steps_named(place.steps.levels, every=place.steps.every)}"
         evidence.append(f"{same}: what changed there may be the reason, too.")
     if place.growth is not None:
-        along, factor, growth_z = place.growth
-        grows = f"From the lowest to the highest {along} this difference grows by a factor of"
-        evidence[0] = f"Where the {along} is in its upper half, {evidence[0][0].lower()}{evidence[0][1:]}"
-        evidence.append(f"{grows} {figures(factor)} (z = {growth_z:.0f}).")
+        growth = place.growth
+        grows = f"From the lowest to the highest {growth.along} this difference grows by a factor of"
+        evidence[0] = f"Where the {growth.along} is in its upper half, {evidence[0][0].lower()}{evidence[0][1:]}"
+        evidence.append(f"{grows} {figures(growth.factor)} (z = {growth.z:.0f}).")
     elif place.is_stale:
         evidence.append(
             "At equal lengths of prompts they do so, too. In a dump of one step no growth with updates is seen."
@@ -317,3 +317,4 @@ def _cause_of_trend(column: Attribution, share: float) -> CauseFinding:
 
 
 RULES: Mapping[str, Rule] = dict.fromkeys(("column", "stale_cache"), trending_column)
+"""A stale cache is a place, which comes before all rules (`where.place_of`): no trend is called so."""

@@ -36,6 +36,9 @@ function of the log-prob, by which every token moves.  along: the place in the r
 only other weights and staleness are sought beside a curve.  rest: what all others leave."""
 LEAST = 0.01
 """A cause of a smaller share of the gap is not told."""
+MIN_SIZE, MIN_Z = 1.5, 4.0
+"""How many times as far off as all others, and by how many standard errors, rows that a column names must be (`where`),
+plus log10 of the levels that are tried in all columns, so that a false place is unlikely."""
 
 
 @frozen(kw_only=True)
@@ -502,8 +505,8 @@ _OF_A_GAP = (
         scope="broad",
         sits_on="paired",
         meaning="Rows of some levels of a column (a worker, a source, a version) carry the gap.",
-        looks="Their tokens are 1.5 times as far off as the others' or more, beyond chance among all levels of all "
-        "columns that were tried, and so within the levels of other columns.",
+        looks=f"Their tokens are {MIN_SIZE:g} times as far off as the others' or more, beyond chance among all levels "
+        "of all columns that were tried, and so within the levels of other columns.",
         certainty="Chance is counted over everything that was tried, so one more column accuses no level. Where the "
         "gap sits is reported, and within these rows a temperature, a cut and the like.",
         alike="Another column with the same rows in its levels: each stands out, and neither is more of a cause.",
@@ -514,12 +517,12 @@ _OF_A_GAP = (
         scope="broad",
         sits_on="paired",
         meaning="The engine's prefix cache holds what the weights of an earlier version made of a prompt.",
-        looks="Rows with cached_tokens above 0 are 1.5 times as far off as the others or more, at equal lengths of "
-        "prompts and within the levels of every other column, and the more so with each step, with each version, or "
-        "with each step since the last update.",
-        certainty="Four standard errors of the difference, and of its growth. A dump of one step has no growth: there "
-        "the lengths of prompts (prompt_length, total_prompt_tokens) must be known. Hits that are equally old at every "
-        "step do not grow, and are told as the column cached_tokens.",
+        looks=f"Rows with cached_tokens above 0 are {MIN_SIZE:g} times as far off as the others or more, at equal "
+        "lengths of prompts and within the levels of the other columns, and the more so with each step, with each "
+        "version, or with each step since the last update.",
+        certainty=f"{MIN_Z:g} standard errors of the difference, and of its growth. A dump of one step has no growth: "
+        "there the lengths of prompts (prompt_length, total_prompt_tokens) must be known. Hits that are equally old at "
+        "every step do not grow, and are told as the column cached_tokens.",
         alike="column, where hits stand apart and do not grow: another kernel for cached prefixes, an 8-bit KV cache. "
         "stale_policy, whose rows are off with and without hits.",
         advice="Empty the prefix cache with every update of the weights: in vLLM by reset_prefix_cache, or "

@@ -12,9 +12,9 @@ less than half of it is left within the levels of another place's column, and no
 are left and hold nearly as much of the gap as any, the one with the fewest tokens is named; a prompt only where nothing
 else is, since steps, sources and workers are made of prompts.
 
-Rows whose prompt the engine had in its prefix cache come before all of these (`_stale_hits`): where they stand apart
-within the levels of every other column and at equal lengths of prompts, and do so more and more as weights are updated,
-the cache holds what older weights made.
+Rows whose prompt the engine had in its prefix cache come before all of these (`_stale_place`): where they stand apart
+more and more as weights are updated, and so within the levels of the other columns and at equal lengths of prompts, the
+cache holds what older weights made.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,6 +28,7 @@ from rlcorr_cli.causes.gap import MOST_LEVELS, order_of_keys
 from rlcorr_cli.causes.gap_sums import RowGaps
 from rlcorr_cli.causes.numbers import once, ratio, ratios
 from rlcorr_cli.causes.steps import STEP
+from rlcorr_cli.causes.table import MIN_SIZE, MIN_Z
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.totals.flat import Flags, Floats, Ints, unique_values
@@ -39,8 +40,6 @@ TELL_TIME = (LAG, STEP, VERSION)
 """Of columns that part the rows alike the first of these is looked at.  They only tell the time: another column with as
 many of the tokens is named before them."""
 MIN_LEVEL_ROWS, MIN_LEVEL_PROMPTS = 4, 2
-MIN_Z = 4.0
-"""Plus log10 of the levels that are tried in all columns, so that a false place is unlikely."""
 LEAST_Z_EACH = 2.0
 """What each level of a place must reach by itself, where they reach MIN_Z only together."""
 CHANCE = 0.8
@@ -50,8 +49,8 @@ FEW_ROWS = 0.1
 """Numbers are parted at a bound where more than this share of the rows is of numbers of few rows."""
 MORE_AT_A_BOUND = 3.0
 """The best bound between numbers that make no difference parts them by so many standard errors by chance."""
-MIN_SIZE, MIN_SIZES = 1.5, {"data_source": 2.0, PROMPT: 4.0}
-"""A data source and a prompt go with the content, which changes how large noise is."""
+MIN_SIZES = {"data_source": 2.0, PROMPT: 4.0}
+"""Others than MIN_SIZE: a data source and a prompt go with the content, which changes how large noise is."""
 MIN_LINE = 3
 """Levels that a line is drawn through."""
 LEAST_DEVIATION = 0.05
@@ -64,10 +63,20 @@ LEAST_PROMPTS, MOST_PROMPTS = 0.02, 0.2
 """Of the tokens: prompts that hold fewer are rows of a few loud prefixes, which every dump has; more of them are no
 prompts of their own, but harder ones."""
 SINCE_UPDATE = "number of steps since the last update"
-LENGTHS = 8
+LENGTH_PARTS = 8
 """So many parts, of as many rows, the lengths of prompts are cut into where rows of equal length are compared."""
 NEARLY_ALL, BY_CHANCE = 0.95, 1e-4
 """A place that holds so much of some rows, and that not by chance, is what they share."""
+
+
+@frozen
+class Growth:
+    """How the gap of some rows grows beside that of all others: along what, by which factor from the lowest value to
+    the highest, and that in standard errors."""
+
+    along: str
+    factor: float
+    z: float
 
 
 @frozen(kw_only=True, eq=False)
@@ -77,7 +86,7 @@ class PlaceOfGap:
     above the others'; token_share: of the tokens.  grows: whether the gap grows along all steps, of which these are
     those whose size is MIN_SIZE times the mean or more; start: the step from which on it is so many times that of the
     first one.  steps: of another column, the place of steps that nearly the same rows are.  is_stale: whether these are
-    rows of a stale prefix cache; growth: what their gap grows along beside the others', by which factor, and its z."""
+    rows of a stale prefix cache; growth: of their gap, where it was looked for."""
 
     column: str
     levels: tuple[Any, ...]
@@ -91,7 +100,7 @@ class PlaceOfGap:
     start: Any = None
     steps: "PlaceOfGap | None" = None
     is_stale: bool = False
-    growth: tuple[str, float, float] | None = None
+    growth: Growth | None = None
 
     @property
     def is_range(self) -> bool:
@@ -130,7 +139,7 @@ def place_of(sample: RowSample, gaps: RowGaps) -> PlaceOfGap | None:
     columns, rows = {**looked_at(sample)}, _Rows(sample=sample, gaps=gaps, scores=np.stack([gaps.far, gaps.rms]))
     prompts = columns.pop(PROMPT, None)
     n_tried = sum(len(column.values) for column in columns.values())
-    if (stale := _stale_hits(columns, rows)) is not None:
+    if (stale := _stale_place(columns, rows)) is not None:
         return stale
     tried = {
         name: _best_place(name, column, rows, n_tried=n_tried, prompts=prompts) for name, column in columns.items()
@@ -152,51 +161,65 @@ def place_of(sample: RowSample, gaps: RowGaps) -> PlaceOfGap | None:
     return replace(place, steps=steps)
 
 
-def _stale_hits(columns: Mapping[str, ColumnOfKeys], rows: "_Rows") -> PlaceOfGap | None:
-    """The rows with cached tokens, where only a stale prefix cache sets them apart; null is no hit, as of vLLM.
+def _stale_place(columns: Mapping[str, ColumnOfKeys], rows: "_Rows") -> PlaceOfGap | None:
+    """The rows with cached tokens, where a stale prefix cache sets them apart.
 
     Their gap grows along a column that tells the time.  In its upper half, where most is to be seen, they stand apart
-    at equal lengths of prompts and within the levels of all other columns.  A dump of one moment has no such column:
-    there all rows are compared, and the lengths must be known.
+    at equal lengths of prompts, and within the levels of each other column that is looked at and leaves something to
+    compare; prompts, and text of more than MOST_LEVELS levels, are not asked.  A dump of one moment has no column that
+    tells the time: there all rows are compared, and the lengths must be known.
     """
     levels = rows.sample.levels
-    if CACHED not in levels:
+    # However many prompts there are: `looked_at` leaves them out beyond MOST_LEVELS.
+    times, prompts, hits = _times(levels), levels.get(PROMPT), _hits(levels.get(CACHED))
+    if hits is None:
         return None
-    is_hit = np.array([isinstance(value, (int, float)) and value > 0 for value in levels[CACHED].values], np.int64)
-    hits = ColumnOfKeys(codes=is_hit[levels[CACHED].codes], values=(False, True))
-    if min(np.bincount(hits.codes, minlength=2)) < MIN_LEVEL_ROWS:
-        return None
-    times, lengths, prompts = _times(levels), _lengths(levels.get(LENGTH)), levels.get(PROMPT)
-    growths = {name: _growth(time, hits.codes == 1, rows, prompts) for name, time in times.items()}
-    along = max(growths, key=lambda name: growths[name][1], default="")
-    growth, upper = (along, *growths[along]) if along else None, rows
-    if growth is not None:
-        if growth[1] < MIN_SIZE or growth[2] < MIN_Z:
+    at, growth, upper = hits.codes == 1, None, rows
+    if times:
+        growth = max((_growth(times[name], at, rows, prompts, along=name) for name in times), key=lambda of: of.z)
+        if growth.factor < MIN_SIZE or growth.z < MIN_Z:
             return None
-        is_upper = times[along] >= (times[along].min() + times[along].max()) / 2
-        upper = replace(rows, scores=np.where(is_upper, rows.scores, np.nan))
+        upper = rows.from_the_middle_of(times[growth.along])
     of_units, scores, _ = _units(hits, upper, prompts)
-    size, z = max((_difference(of_units, score, np.array([1])) for score in scores), key=lambda of_score: of_score[1])
+    size, z = _difference(of_units, scores, np.array([1]))  # the code of hits
     if size < log(MIN_SIZE) or z < MIN_Z:
         return None
-    place = _place_of_rows(CACHED, levels[CACHED], np.flatnonzero(is_hit), rows, size=exp(size), z=z, growth=growth)
+    codes = unique_values(levels[CACHED].codes[at])
+    place = _place_of_rows(CACHED, levels[CACHED], codes, rows, size=exp(size), z=z, growth=growth, is_stale=True)
     if any(_is_explained(place, other, upper) for name, other in columns.items() if name not in (CACHED, LENGTH)):
         return None
-    at_equal_lengths = None if lengths is None else (_size_left(place, lengths, upper) or 0.0) >= LEAST_SIZE_LEFT
-    return replace(place, is_stale=True) if (bool(times) if at_equal_lengths is None else at_equal_lengths) else None
+    holds = _holds_at_equal_lengths(place, levels.get(LENGTH), upper)
+    if holds is None:  # lengths are unknown: a gap that grows with updates is not just of longer prompts
+        holds = growth is not None
+    return place if holds else None
 
 
-def _lengths(column: ColumnOfKeys | None) -> ColumnOfKeys | None:
-    """The lengths of prompts in LENGTHS parts; None where they are unknown."""
-    values = _numbers(column)
+def _hits(cached: ColumnOfKeys | None) -> ColumnOfKeys | None:
+    """Whether each row has cached tokens, null being none, as of vLLM; None where too few rows have or have not."""
+    if cached is None:
+        return None
+    is_hit = np.array([isinstance(value, (int, float)) and value > 0 for value in cached.values], np.int64)
+    hits = ColumnOfKeys(codes=is_hit[cached.codes], values=(False, True))
+    return hits if min(np.bincount(hits.codes, minlength=2)) >= MIN_LEVEL_ROWS else None
+
+
+def _holds_at_equal_lengths(place: PlaceOfGap, lengths: ColumnOfKeys | None, rows: "_Rows") -> bool | None:
+    """Whether a place stands apart among prompts of about one length, too; None where lengths are unknown.
+
+    Not where its lengths and the others' hardly overlap, because they may be what sets it apart.
+    """
+    values = _numbers(lengths)
     if values is None:
         return None
-    edges = np.quantile(values, np.arange(1, LENGTHS) / LENGTHS)
-    return ColumnOfKeys(codes=np.searchsorted(edges, values, side="right"), values=tuple(range(LENGTHS)))
+    edges = np.quantile(values, np.arange(1, LENGTH_PARTS) / LENGTH_PARTS)
+    codes = np.searchsorted(edges, values, side="right")
+    left = _size_left(place, ColumnOfKeys(codes=codes, values=tuple(range(LENGTH_PARTS))), rows)
+    return left is not None and left >= LEAST_SIZE_LEFT
 
 
 def _times(levels: Mapping[str, ColumnOfKeys]) -> dict[str, Floats]:
-    """What tells of each row how many updates there were, by its name, where rows differ in it."""
+    """Of each row its step, its version, and how many steps after the first one of that version it is, by their names:
+    those that are numbers, and in which rows differ."""
     times = {name: values for name in (STEP, VERSION) if (values := _numbers(levels.get(name))) is not None}
     if len(times) == 2:
         codes, first = levels[VERSION].codes, np.full(len(levels[VERSION].values), np.inf)
@@ -207,28 +230,27 @@ def _times(levels: Mapping[str, ColumnOfKeys]) -> dict[str, Floats]:
 
 def _numbers(column: ColumnOfKeys | None) -> Floats | None:
     """A column's value of each row; None where some are no numbers."""
-    if column is None or not len(column.codes) or not _is_ordered(column):
+    if column is None or not len(column.codes) or not _are_numbers(column):
         return None
     return np.array(column.values, np.float64)[column.codes]
 
 
-def _growth(time: Floats, at: Flags, rows: "_Rows", prompts: ColumnOfKeys | None) -> tuple[float, float]:
-    """The factor by which the size of some rows' gap grows from the least time to the last beside that of all others,
-    and its z: by least squares of y on time, with a line of these rows and one of the others.  Rows of one prompt, time
-    and side count as one."""
+def _growth(time: Floats, at: Flags, rows: "_Rows", prompts: ColumnOfKeys | None, *, along: str) -> Growth:
+    """How the size of some rows' gap grows with time beside that of all others: by least squares of y on time, with a
+    line of these rows and one of the others.  Rows of one prompt, time and side count as one."""
     alike = np.arange(len(at)) if prompts is None else prompts.codes
     units, unit = np.unique(np.stack([time - time.mean(), alike, at]), axis=1, return_inverse=True)
     x, side = units[0], units[2]
-    design, found = np.stack([np.ones(len(x)), x, side, x * side], axis=1), list[tuple[float, float]]()
+    design, found = np.stack([np.ones(len(x)), x, side, x * side], axis=1), list[Growth]()
     for score in rows.scores:
         mean, n, _ = _means(score, ColumnOfKeys(codes=unit.ravel(), values=tuple(range(len(x)))))
         of, y = design[n > 0], mean[n > 0]
         inverse = np.linalg.pinv(of.T @ of)
         line = inverse @ of.T @ y
         variance = float(np.square(y - of @ line).sum()) / max(1, len(y) - len(line))
-        z = ratio(line[-1], sqrt(variance * inverse[-1, -1]))
-        found.append((exp(min(LARGEST_LOG, line[-1] * float(np.ptp(time[at])))), z))
-    return max(found, key=lambda of_score: of_score[1])
+        z = ratio(line[-1], sqrt(max(0.0, variance * inverse[-1, -1])))  # rounded: below 0 of rows of one time
+        found.append(Growth(along, exp(min(LARGEST_LOG, line[-1] * float(np.ptp(time[at])))), z))
+    return max(found, key=lambda of_score: of_score.z)
 
 
 def shared_by(sample: RowSample, at: Flags) -> PlaceOfGap | None:
@@ -243,17 +265,15 @@ def shared_by(sample: RowSample, at: Flags) -> PlaceOfGap | None:
     for name, column in columns.items():
         order = _ordered(column)
         here, every = (np.bincount(codes, minlength=len(order))[order] for codes in (column.codes[at], column.codes))
-        is_ordered = _is_ordered(column)
-        inside = _neighbours(here, every) if is_ordered else _fewest(here, every)
-        n_places = len(order) ** 2 if is_ordered else comb(len(order), len(inside))
+        are_numbers = _are_numbers(column)
+        inside = _neighbours(here, every) if are_numbers else _fewest(here, every)
+        n_places = len(order) ** 2 if are_numbers else comb(len(order), len(inside))
         f, s = (float(counts[inside].sum() / counts.sum()) for counts in (here, every))
         if not s < f or s >= 1:
             continue
         distance = f * log(f / s) + (0.0 if f == 1 else (1 - f) * log((1 - f) / (1 - s)))
         if log(n_places * len(columns)) - n * distance < log(BY_CHANCE):
-            place = _place_of_levels(name, column, order[inside])
-            tokens = float(sample.n_valid[place.at].sum() / sample.n_valid_tokens)
-            places.append(replace(place, token_share=tokens))
+            places.append(_place_of_levels(name, column, order[inside], sample))
     return min(places, key=lambda place: place.token_share, default=None)
 
 
@@ -283,7 +303,7 @@ def looked_at(sample: RowSample) -> dict[str, ColumnOfKeys]:
     kept: dict[str, ColumnOfKeys] = {}
     for name in sorted(sample.levels, key=lambda name: (*TELL_TIME, name).index(name)):
         column = sample.levels[name].rows(np.arange(sample.n_rows))
-        is_short = len(column.values) <= MOST_LEVELS or (name != PROMPT and _is_ordered(column))
+        is_short = len(column.values) <= MOST_LEVELS or (name != PROMPT and _are_numbers(column))
         tells_time = name == VERSION and STEP in kept
         is_new = not tells_time and not any(_is_same(column, other) for other in kept.values())
         if len(column.values) >= 2 and is_short and is_new:
@@ -291,7 +311,8 @@ def looked_at(sample: RowSample) -> dict[str, ColumnOfKeys]:
     return kept
 
 
-def _is_ordered(column: ColumnOfKeys) -> bool:
+def _are_numbers(column: ColumnOfKeys) -> bool:
+    """Whether all its values are, which gives them an order."""
     return all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in column.values)
 
 
@@ -312,14 +333,15 @@ def _ordered(column: ColumnOfKeys) -> Ints:
     return np.array(sorted(range(len(column.values)), key=lambda code: order_of_keys(column.values[code])), np.int64)
 
 
-def _place_of_levels(name: str, column: ColumnOfKeys, codes: Ints, **of_place: Any) -> PlaceOfGap:
-    order = _ordered(column)
+def _place_of_levels(name: str, column: ColumnOfKeys, codes: Ints, sample: RowSample, **of_place: Any) -> PlaceOfGap:
+    order, at = _ordered(column), np.isin(column.codes, codes)
     wanted = set(codes.tolist())
     return PlaceOfGap(
         column=name,
         levels=tuple(column.values[code] for code in order.tolist() if code in wanted),
         every=tuple(column.values[code] for code in order.tolist()),
-        at=np.isin(column.codes, codes),
+        at=at,
+        token_share=float(sample.n_valid[at].sum() / sample.n_valid_tokens),
         **of_place,
     )
 
@@ -338,6 +360,10 @@ class _Rows:
             return self
         scores = np.stack([score - _means(score, column)[0][column.codes] for score in self.scores])
         return replace(self, scores=scores)
+
+    def from_the_middle_of(self, time: Floats) -> "_Rows":
+        """The same with scores of the rows from the middle of a time on alone."""
+        return replace(self, scores=np.where(time >= (time.min() + time.max()) / 2, self.scores, np.nan))
 
     def share(self, at: Flags) -> float:
         """Of the gap, what some rows hold above the others' l^2 per e^2."""
@@ -375,16 +401,15 @@ def _best_place(
     if name == STEP and not grows:
         codes = _to_the_start(codes, of_units, scores)
     if name == STEP:  # the steps that are named need not be those of the cut
-        size, z = max((_difference(of_units, score, codes) for score in scores), key=lambda of_score: of_score[1])
+        size, z = _difference(of_units, scores, codes)
     start = _start(of_units, scores) if grows else None
     return _place_of_rows(name, column, codes, rows, size=exp(size), z=z, grows=grows, start=start)
 
 
 def _place_of_rows(name: str, column: ColumnOfKeys, codes: Ints, rows: _Rows, **of_place: Any) -> PlaceOfGap:
-    """A place with its shares of the gap and of the tokens."""
-    place = _place_of_levels(name, column, codes, **of_place)
-    token_share = float(rows.sample.n_valid[place.at].sum() / rows.sample.n_valid_tokens)
-    return replace(place, share=rows.share(place.at), token_share=token_share)
+    """A place with its share of the gap."""
+    place = _place_of_levels(name, column, codes, rows.sample, **of_place)
+    return replace(place, share=rows.share(place.at))
 
 
 def _units(column: ColumnOfKeys, rows: _Rows, prompts: ColumnOfKeys | None) -> tuple[ColumnOfKeys, Floats, int]:
@@ -398,13 +423,17 @@ def _units(column: ColumnOfKeys, rows: _Rows, prompts: ColumnOfKeys | None) -> t
     return ColumnOfKeys(codes=levels, values=column.values), scores, MIN_LEVEL_PROMPTS
 
 
-def _difference(column: ColumnOfKeys, score: Floats, codes: Ints) -> tuple[float, float]:
-    """How far these levels lie above the others by a score, and that in standard errors."""
-    mean, n, deviation = _means(score, column)
-    inside = np.isin(np.arange(len(n)), codes)
-    (n_in, sum_in), (n_out, sum_out) = ((float(n[at].sum()), float((n * mean)[at].sum())) for at in (inside, ~inside))
-    off = ratio(sum_in, n_in) - ratio(sum_out, n_out)
-    return off, off / deviation / sqrt(ratio(1, n_in, 1.0) + ratio(1, n_out, 1.0))
+def _difference(column: ColumnOfKeys, scores: Floats, codes: Ints) -> tuple[float, float]:
+    """How far these levels lie above the others, and that in standard errors, by the score that has more of them."""
+    found: list[tuple[float, float]] = []
+    inside = np.isin(np.arange(len(column.values)), codes)
+    for mean, n, deviation in (_means(score, column) for score in scores):
+        (n_in, sum_in), (n_out, sum_out) = (
+            (float(n[at].sum()), float((n * mean)[at].sum())) for at in (inside, ~inside)
+        )
+        off = ratio(sum_in, n_in) - ratio(sum_out, n_out)
+        found.append((off, off / deviation / sqrt(ratio(1, n_in, 1.0) + ratio(1, n_out, 1.0))))
+    return max(found, key=lambda of_score: of_score[1])
 
 
 def _to_the_start(codes: Ints, column: ColumnOfKeys, scores: Floats) -> Ints:
@@ -453,7 +482,7 @@ def _apart(column: ColumnOfKeys, score: Floats, *, fewest: int, least_z: float, 
     """
     mean, n, deviation = _means(score, column)
     least = max(least_size, deviation)
-    at_a_bound = _is_ordered(column) and n[n < fewest].sum() > FEW_ROWS * n.sum()
+    at_a_bound = _are_numbers(column) and n[n < fewest].sum() > FEW_ROWS * n.sum()
     if at_a_bound:
         order = _ordered(column)
         order = order[n[order] > 0]
@@ -479,7 +508,7 @@ def _apart(column: ColumnOfKeys, score: Floats, *, fewest: int, least_z: float, 
     if not stands:
         return None
     slope = None
-    if _is_ordered(column):
+    if _are_numbers(column):
         slope = _slope([column.values[code] for code in order], mean[order], n[order], best + 1)
     if slope is not None and slope > 0:
         hot = order[mean[order] > np.average(mean[order], weights=n[order]) + log(MIN_SIZE)]
@@ -526,19 +555,14 @@ def _size_left(place: PlaceOfGap, other: ColumnOfKeys, rows: _Rows) -> float | N
     apart over all; None where next to nothing is left to compare."""
     sizes: list[float] = []
     for score in rows.scores:
-        known = np.isfinite(score)
-        inside, outside = (
-            np.bincount(other.codes[known & at], minlength=len(other.values)).astype(np.float64)
-            for at in (place.at, ~place.at)
+        (mean_in, inside, _), (mean_out, outside, _) = (
+            _means(np.where(at, score, np.nan), other) for at in (place.at, ~place.at)
         )
         weight = ratios(inside * outside, inside + outside)
         n_in, n_out = inside.sum(), outside.sum()
         if weight.sum() < LEAST_LEFT * ratio(float(n_in * n_out), float(n_in + n_out)) or not n_in or not n_out:
             continue
-        mean_in, mean_out = (
-            ratios(np.bincount(other.codes[known & at], score[known & at], len(other.values)).astype(np.float64), n)
-            for at, n in ((place.at, inside), (~place.at, outside))
-        )
+        known = np.isfinite(score)
         left = float((weight * (mean_in - mean_out)).sum() / weight.sum())
         whole = float(score[known & place.at].mean() - score[known & ~place.at].mean())
         if whole > log(MIN_SIZE):

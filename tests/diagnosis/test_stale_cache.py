@@ -105,6 +105,14 @@ def test_null_is_no_hit() -> None:
     assert cause_of(table).cause == "stale_cache"
 
 
+@pytest.mark.parametrize("version", [1628299609.9441214, 19159576981.66722, 260021207786.39142])
+def test_hits_of_the_middle_version_alone_are_read_whatever_numbers_versions_are(version: float) -> None:
+    table = dump(lambda row: 1, "step", "group_id", cached=lambda row, draw: 64 * (row["policy_version"] == 1), steps=6)
+    versions = pa.array([version * number for number in table["policy_version"].to_pylist()])
+    table = table.set_column(table.schema.get_field_index("policy_version"), "policy_version", versions)
+    assert "stale_cache" not in named(diagnosed(table))
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_hits_that_are_as_far_off_at_every_step_are_a_column(seed: int) -> None:
     cause = cause_of(dump(lambda row: 4 if row["cached_tokens"] else 1, seed=seed))
