@@ -21,24 +21,26 @@ from rlcorr_cli.totals.flat import Ints
 from rlcorr_cli.totals.row_keys import keys_of_floats
 
 POLICIES, IDS = ("rollout_log_probs", "old_log_probs", "current_log_probs"), "token_ids"
+TEXT = pa.large_string()
 NO_ROWS = pa.table({"key": np.zeros(0, np.uint64)})
 
 
 def compared_columns(rows: CheckedRows, roles: Roles) -> pa.Table:
-    """Of each row its key, which its partner has, too; its name by its ids, null without; its prompt's tokens, -1 of
-    unknown; its size, masked tokens included.  Of each valid token POLICIES, as float32; IDS, -1 of
-    unknown; `at`, where it stands in the row."""
-    batch, data, sizes, prompts = rows.batch, rows.data, np.diff(rows.offsets), np.full(rows.batch.n_rows, -1)
+    """Of each row its key, which its partner has, too: of its ids, or else of its rollout log-probs; its name by its
+    ids, null without; its prompt's tokens, -1 of unknown; its size, masked tokens included.  Of each valid token
+    POLICIES, as float32; IDS, -1 of unknown; `at`, where it stands in the row."""
+    batch, data, sizes, n_rows = rows.batch, rows.data, np.diff(rows.offsets), rows.batch.n_rows
     keys, valid = batch.row_keys, slice(None) if rows.valid is None else rows.valid
     if keys is None or not keys.all():
         of_rollouts = keys_of_floats(batch.rollout_logp, batch.offsets)
         keys = of_rollouts if keys is None else np.where(keys == 0, of_rollouts, keys)
-    named = [texts(data.column(name)).to_pylist() for name in roles.ids]
+    ids, prompts = [texts(data.column(name)) for name in roles.ids], np.full(n_rows, -1)
+    names = call("binary_join_element_wise", *ids, pa.scalar(", ", TEXT)) if ids else pa.nulls(n_rows, TEXT)
     if roles.prompt is not None:
         prompts = as_numpy(call("list_value_length", data.column(roles.prompt)), null=-1).astype(np.int64)
     elif (length := dict(roles.levels).get("prompt_length")) is not None:
         said = texts(data.column(length)).to_pylist()
-        prompts = np.array([int(n) if n and n.isdecimal() else -1 for n in said], np.int64)
+        prompts = np.array([int(n) if n and n.isdecimal() and len(n) < 19 else -1 for n in said], np.int64)
     at = np.arange(sizes.sum(), dtype=np.int32) - np.repeat(rows.offsets[:-1].astype(np.int32), sizes)
     of_tokens: dict[str, NDArray[Any]] = {"at": at[valid]}
     if IDS in roles.of_tokens:
@@ -47,9 +49,8 @@ def compared_columns(rows: CheckedRows, roles: Roles) -> pa.Table:
     for name, of in zip(POLICIES, (batch.rollout_logp, batch.old_logp, batch.current_logp), strict=True):
         if of is not None:
             of_tokens[name] = of.astype(np.float32, copy=False)
-    names = [", ".join(map(str, of_row)) for of_row in zip(*named, strict=True)] or [None] * batch.n_rows
     lists = {name: pa.LargeListArray.from_arrays(batch.offsets, of) for name, of in of_tokens.items()}
-    return pa.table({"key": keys, "name": pa.array(names, pa.string()), "prompt": prompts, "size": sizes, **lists})
+    return pa.table({"key": keys, "name": names, "prompt": prompts, "size": sizes, **lists})
 
 
 def flat(rows: pa.Table, name: str) -> tuple[NDArray[Any], Ints]:
@@ -76,10 +77,10 @@ class Waiting:
 
         A row without ids is named by its number.
         """
-        numbers = range(self.n_read[side], self.n_read[side] + len(rows))
-        self.n_read[side] += len(rows)
+        first, self.n_read[side] = self.n_read[side], self.n_read[side] + len(rows)
         if rows["name"].null_count:
-            rows = rows.set_column(1, "name", pa.array(map(str, numbers), pa.string()))
+            numbers = pa.array(map(str, range(first, self.n_read[side])), TEXT)
+            rows = rows.set_column(1, "name", call("coalesce", rows["name"], numbers))
         if self.n_parts > 1:
             rows = rows.filter(as_numpy(rows["key"]) % np.uint64(self.n_parts) == self.part)
         while True:  # of several rows of one key each has its turn

@@ -8,7 +8,7 @@ its first token is left out there, because that is where its prompt ends, and le
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Annotated
 
 import numpy as np
@@ -44,12 +44,6 @@ class PartedRow(Record):
     differ: int
     tokens: int
     prompt_tokens: int | None
-
-    @classmethod
-    def of(cls, row: str, numbers: Sequence[int]) -> "PartedRow":
-        """numbers: its tokens, the first that differs, how many do, and the prompt's, -1 of unknown."""
-        tokens, token, differ, prompt, *_ = numbers
-        return cls(row=row, token=token, differ=differ, tokens=tokens, prompt_tokens=None if prompt < 0 else prompt)
 
 
 @frozen(kw_only=True)
@@ -111,5 +105,4 @@ def block_size(positions: Ints) -> int | None:
         if n_hits >= FEWEST_AT_BOUNDARIES and f > 1 / size:
             rest = (1 - f) * math.log((1 - f) / (1 - 1 / size)) if f < 1 else 0.0
             chances[size] = -n * (f * math.log(f * size) + rest) + math.log(len(BLOCK_SIZES))
-    size = min(chances, key=chances.__getitem__, default=0)
-    return size if size and chances[size] < math.log(LEVEL) else None
+    return min((m for m in chances if chances[m] < math.log(LEVEL)), key=chances.__getitem__, default=None)

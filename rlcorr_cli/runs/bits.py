@@ -53,6 +53,7 @@ class ComparedRows:
     counts: of each dump, in the order of COUNTED.  alone: rows of each without a partner.  largest: differences by
     column.  n_other: rows that go on with other tokens.  table: i64[B, 5] in pieces: of the pair tokens, the first that
     differs (NOWHERE of none), how many do, the prompt's, -1 of unknown, and all of the row, masked ones included.
+    names: of those that part.
     """
 
     counts: Ints = field(default_factory=lambda: np.zeros((2, len(COUNTED)), np.int64))
@@ -120,7 +121,10 @@ class ComparedRows:
             token=(int(first.min()), float(np.median(first)), int(first.max())) if len(first) else None,
             prompt_p=earlier_in_longer_prompts(prompts[known], last[known], parted[known]),
             block_size=block_size((prompts + token)[parted & known & (token > 0)]),
-            parted=tuple(PartedRow.of(name, numbers) for _, name, numbers in listed),
+            parted=tuple(
+                PartedRow(row=name, token=at, differ=n, tokens=size, prompt_tokens=None if prompt < 0 else prompt)
+                for _, name, (size, at, n, prompt, _) in listed
+            ),
         )
 
     @property
@@ -151,18 +155,18 @@ def _join(readings: Sequence[Reading], found: ComparedRows, waiting: Waiting) ->
     """Add the pairs of a share of all keys; whether few enough waited."""
     works = (RowsOfShard(reading=ShardReading.of(each.dump, each.computing, streams=True)) for each in readings)
     with ExitStack() as stack:
-        streams = [stack.enter_context(closing(each.stream(work))) for each, work in zip(readings, works, strict=True)]
-        is_open = [True, True]
-        while any(is_open):
-            # The one of which fewer rows came: rows of one order then meet at once.
-            side = int(not is_open[0] or (is_open[1] and waiting.n_read[1] < waiting.n_read[0]))
+        of_both = (stack.enter_context(closing(each.stream(work))) for each, work in zip(readings, works, strict=True))
+        streams = dict(enumerate(of_both))
+        while streams:
+            side = min(streams, key=waiting.n_read.__getitem__)  # rows of one order then meet at once
             _, rows = next(streams[side], (None, None))
-            is_open[side] = rows is not None
-            if rows is not None:
-                if waiting.part == 0:
-                    found.count(side, rows)
-                for a, b in waiting.met(side, rows):
-                    found.add(a, b)
+            if rows is None:
+                del streams[side]
+                continue
+            if waiting.part == 0:
+                found.count(side, rows)
+            for a, b in waiting.met(side, rows):
+                found.add(a, b)
             if sum(table.nbytes for table in waiting.tables) > MOST_WAITING:
                 return False
     found.alone += [*map(len, waiting.tables)]

@@ -210,6 +210,25 @@ def test_a_dump_is_compared_with_answers_by_the_rollout_alone(tmp_path: Path) ->
     assert (found["bits"]["differ"], found["metrics"], found["a"]["story"]) == (1, {}, None)
 
 
+def test_prompts_may_be_known_by_their_lengths_alone(tmp_path: Path) -> None:
+    rows = [
+        {**{key: row[key] for key in row if key != "prompt_token_ids"}, "prompt_length": len(row["prompt_token_ids"])}
+        for row in made(20)
+    ]
+    others = [parting(row, 3) if i == 10 else row for i, row in enumerate(rows)]
+    a, b = parquet(tmp_path / "a.parquet", rows), parquet(tmp_path / "b.parquet", others)
+    bits = diffed(a, b)["bits"]
+    assert [row["prompt_tokens"] for row in bits["parted"]] == [rows[10]["prompt_length"]]
+    assert bits["prompt_p"] is not None
+
+
+def test_a_row_without_an_id_is_named_by_its_number(tmp_path: Path) -> None:
+    rows = [{**row, "sample_id": None if i % 2 else row["sample_id"]} for i, row in enumerate(made(8))]
+    others = [parting(row, 3, column="old_log_probs") if i in (4, 5) else row for i, row in enumerate(rows)]
+    a, b = parquet(tmp_path / "a.parquet", rows), parquet(tmp_path / "b.parquet", others)
+    assert sorted(row["row"] for row in diffed(a, b)["bits"]["parted"]) == ["5", "s4"]
+
+
 def test_rows_wait_in_little_memory_whatever_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = made(200)
     others = [parting(row, i % 20) if i % 7 == 0 else row for i, row in enumerate(rows)]
