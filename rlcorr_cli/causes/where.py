@@ -171,21 +171,22 @@ def _stale_place(columns: Mapping[str, ColumnOfKeys], rows: "_Rows") -> PlaceOfG
     """
     levels = rows.sample.levels
     # However many prompts there are: `looked_at` leaves them out beyond MOST_LEVELS.
-    times, prompts, hits = _times(levels), levels.get(PROMPT), _hits(levels.get(CACHED))
-    if hits is None:
+    cached, prompts, times = levels.get(CACHED), levels.get(PROMPT), _times(levels)
+    if cached is None or (hits := _hits(cached)) is None:
         return None
     at, growth, upper = hits.codes == 1, None, rows
     if times:
         growth = max((_growth(times[name], at, rows, prompts, along=name) for name in times), key=lambda of: of.z)
         if growth.factor < MIN_SIZE or growth.z < MIN_Z:
             return None
-        upper = rows.from_the_middle_of(times[growth.along])
+        time = times[growth.along]
+        upper = replace(rows, scores=np.where(time >= (time.min() + time.max()) / 2, rows.scores, np.nan))
     of_units, scores, _ = _units(hits, upper, prompts)
     size, z = _difference(of_units, scores, np.array([1]))  # the code of hits
     if size < log(MIN_SIZE) or z < MIN_Z:
         return None
-    codes = unique_values(levels[CACHED].codes[at])
-    place = _place_of_rows(CACHED, levels[CACHED], codes, rows, size=exp(size), z=z, growth=growth, is_stale=True)
+    codes = unique_values(cached.codes[at])
+    place = _place_of_rows(CACHED, cached, codes, rows, size=exp(size), z=z, growth=growth, is_stale=True)
     if any(_is_explained(place, other, upper) for name, other in columns.items() if name not in (CACHED, LENGTH)):
         return None
     holds = _holds_at_equal_lengths(place, levels.get(LENGTH), upper)
@@ -194,10 +195,8 @@ def _stale_place(columns: Mapping[str, ColumnOfKeys], rows: "_Rows") -> PlaceOfG
     return place if holds else None
 
 
-def _hits(cached: ColumnOfKeys | None) -> ColumnOfKeys | None:
+def _hits(cached: ColumnOfKeys) -> ColumnOfKeys | None:
     """Whether each row has cached tokens, null being none, as of vLLM; None where too few rows have or have not."""
-    if cached is None:
-        return None
     is_hit = np.array([isinstance(value, (int, float)) and value > 0 for value in cached.values], np.int64)
     hits = ColumnOfKeys(codes=is_hit[cached.codes], values=(False, True))
     return hits if min(np.bincount(hits.codes, minlength=2)) >= MIN_LEVEL_ROWS else None
@@ -334,8 +333,7 @@ def _ordered(column: ColumnOfKeys) -> Ints:
 
 
 def _place_of_levels(name: str, column: ColumnOfKeys, codes: Ints, sample: RowSample, **of_place: Any) -> PlaceOfGap:
-    order, at = _ordered(column), np.isin(column.codes, codes)
-    wanted = set(codes.tolist())
+    order, at, wanted = _ordered(column), np.isin(column.codes, codes), set(codes.tolist())
     return PlaceOfGap(
         column=name,
         levels=tuple(column.values[code] for code in order.tolist() if code in wanted),
@@ -360,10 +358,6 @@ class _Rows:
             return self
         scores = np.stack([score - _means(score, column)[0][column.codes] for score in self.scores])
         return replace(self, scores=scores)
-
-    def from_the_middle_of(self, time: Floats) -> "_Rows":
-        """The same with scores of the rows from the middle of a time on alone."""
-        return replace(self, scores=np.where(time >= (time.min() + time.max()) / 2, self.scores, np.nan))
 
     def share(self, at: Flags) -> float:
         """Of the gap, what some rows hold above the others' l^2 per e^2."""
@@ -428,10 +422,8 @@ def _difference(column: ColumnOfKeys, scores: Floats, codes: Ints) -> tuple[floa
     found: list[tuple[float, float]] = []
     inside = np.isin(np.arange(len(column.values)), codes)
     for mean, n, deviation in (_means(score, column) for score in scores):
-        (n_in, sum_in), (n_out, sum_out) = (
-            (float(n[at].sum()), float((n * mean)[at].sum())) for at in (inside, ~inside)
-        )
-        off = ratio(sum_in, n_in) - ratio(sum_out, n_out)
+        n_in, n_out = float(n[inside].sum()), float(n[~inside].sum())
+        off = ratio((n * mean)[inside].sum(), n_in) - ratio((n * mean)[~inside].sum(), n_out)
         found.append((off, off / deviation / sqrt(ratio(1, n_in, 1.0) + ratio(1, n_out, 1.0))))
     return max(found, key=lambda of_score: of_score[1])
 
@@ -562,9 +554,8 @@ def _size_left(place: PlaceOfGap, other: ColumnOfKeys, rows: _Rows) -> float | N
         n_in, n_out = inside.sum(), outside.sum()
         if weight.sum() < LEAST_LEFT * ratio(float(n_in * n_out), float(n_in + n_out)) or not n_in or not n_out:
             continue
-        known = np.isfinite(score)
         left = float((weight * (mean_in - mean_out)).sum() / weight.sum())
-        whole = float(score[known & place.at].mean() - score[known & ~place.at].mean())
+        whole = float((inside * mean_in).sum() / n_in - (outside * mean_out).sum() / n_out)
         if whole > log(MIN_SIZE):
             sizes.append(ratio(left, whole))
     return max(sizes, default=None)

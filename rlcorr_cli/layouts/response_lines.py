@@ -91,8 +91,7 @@ def _sglang_info(row: Row) -> Row:
 
 
 def _sglang_id(row: Row) -> str | None:
-    name = _sglang_info(row).get("id")
-    return name if isinstance(name, str) else None
+    return name if isinstance(name := _sglang_info(row).get("id"), str) else None
 
 
 def _sglang_ended(row: Row) -> bool:

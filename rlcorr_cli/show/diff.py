@@ -44,17 +44,16 @@ SINGLE = "Each interval is for one metric; what moved is judged over all metrics
 def document(diff: Diff) -> Document:
     """What a comparison of dumps says."""
     of_dumps = {
-        name: "  ".join((name_of_inputs(side.inputs), *amounts(side.counts, side.clusters)))
-        for name, side in diff.dumps.items()
+        name: (name_of_inputs(side.inputs), *amounts(side.counts, side.clusters)) for name, side in diff.dumps.items()
     }
-    first, *others = (text.split("  ")[0] for text in of_dumps.values())
+    first, *others = (inputs for inputs, *_ in of_dumps.values())
     return Document(
         lines=_lines(diff, of_dumps),
         command="diff",
         title=f"{first} against {and_list(others)}",
         summary="; ".join(
-            with_commas(f"{name}: {', '.join(text.split('  '))}", last_change(diff.dumps[name].inputs))
-            for name, text in of_dumps.items()
+            with_commas(f"{name}: {', '.join(texts)}", last_change(diff.dumps[name].inputs))
+            for name, texts in of_dumps.items()
         ),
         causes=[
             replace(cause, finding=f"{name}: {cause.finding}")
@@ -71,9 +70,10 @@ def document(diff: Diff) -> Document:
     )
 
 
-def _lines(diff: Diff, of_dumps: Mapping[str, str]) -> Iterator[Block]:
-    for name, text in of_dumps.items():
-        yield Note(f"{name}  {text}", indent=0)
+def _lines(diff: Diff, of_dumps: Mapping[str, Sequence[str]]) -> Iterator[Block]:
+    """of_dumps: of each its inputs and amounts."""
+    for name, texts in of_dumps.items():
+        yield Note("  ".join((name, *texts)), indent=0)
     yield BLANK
     for each in diff.comparisons:
         yield Note(" ".join(_diff_sentences(each)), "bold")
@@ -113,9 +113,8 @@ def _sections(diff: Diff) -> Iterator[Section]:
         yield Section(heading=heading, tables=[table], sorts=True)
     if diff.others and diff.sections:
         about = "What moved from A, tested together (Holm)."
-        yield Section(
-            heading="All dumps", about=[about], tables=[replace(_table_of_all(diff.comparisons), n_keys=1)], sorts=True
-        )
+        table = replace(_table_of_all(diff.comparisons), n_keys=1)
+        yield Section(heading="All dumps", about=[about], tables=[table], sorts=True)
     for each in diff.comparisons:
         for section in each.sections:
             name = f"{each.name} and A, " * bool(diff.others) + section_name(section.key, 100)
@@ -149,14 +148,9 @@ def _changes_table(diff: Diff, section: DiffSection, *, tested: bool = True) -> 
         for name, change in changes
     ]
     headings = ("metric", "A", diff.name, "change", "95%", "p Holm")
-    n_columns = len(headings) if tested else len(headings) - 1
-    return Table(
-        headings=headings[:n_columns],
-        rows=tuple(row[:n_columns] for row in rows),
-        spare=("95%", "A"),
-        gap=1,
-        is_tight=True,
-    )
+    shown = slice(None if tested else -1)
+    rows = tuple(row[shown] for row in rows)
+    return Table(headings=headings[shown], rows=rows, spare=("95%", "A"), gap=1, is_tight=True)
 
 
 def _on_terminal(table: Table, explained: Container[str] = ()) -> Table:
@@ -385,10 +379,8 @@ def _records(diff: Diff) -> Iterator[Mapping[str, object]]:
 
 def _panels(diff: Diff) -> Iterator[Panel]:
     """For each dump but A the family's factors, its differences, and the leading metric in each group."""
-    caption = SINGLE
-    for each in diff.comparisons:
-        yield from _panels_of(each, f"{each.name}: " if diff.others else "", caption)
-        caption = ""  # it stands below the first picture alone
+    for each in diff.comparisons:  # the caption stands below the first picture alone
+        yield from _panels_of(each, f"{each.name}: " if diff.others else "", SINGLE if each is diff else "")
 
 
 def _panels_of(diff: Diff, of_dump: str, caption: str) -> Iterator[Panel]:
