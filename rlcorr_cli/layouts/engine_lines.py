@@ -81,9 +81,7 @@ def _log_prob(entry: Row) -> Any:
 OF_ROWS = "A row is a {}; group_id is its {}place in the file."
 OF_RESPONSES = OF_ROWS.format("response", "")
 OF_SEQUENCES = OF_ROWS.format("sequence, of details or of best_of_sequences", "response's ")
-OF_PROBABILITIES = (
-    " Of probabilities the logarithms are taken, which may have been taken after top-k, top-p and temperature."
-)
+OF_PROBABILITIES = " Of probabilities the logarithms are taken; they may be those after top-k, top-p and temperature."
 open_llama_cpp = partial(open_responses, line=_llama_cpp, note=OF_RESPONSES + OF_PROBABILITIES)
 open_ollama = partial(open_responses, line=_ollama, note=OF_RESPONSES)
 open_tgi = partial(open_responses, line=_tgi, note=OF_SEQUENCES)
