@@ -49,9 +49,14 @@ class FileStart:
             return file.read(LOOKED_AT)
 
     @cached_property
+    def text(self) -> bytes:
+        """These without a mark of their encoding, and without blanks before what they hold."""
+        return self.first_bytes.removeprefix(b"\xef\xbb\xbf").lstrip()
+
+    @cached_property
     def row(self) -> dict[str, Any]:
         """The object in the first line of JSON lines, or of server-sent events; empty of another file."""
-        text = self.first_bytes.lstrip()
+        text = self.text
         if event := EVENTS.match(text):
             text = text[event.end() :]
         if not text.startswith(b"{"):
@@ -251,11 +256,15 @@ def by_pickle(*firsts: str) -> Callable[[FileStart], str | None]:
     return sign
 
 
+STEP_COLUMNS = ("step", "global_step", "global_steps", "training_step", "gen_step", "iteration")
+"""What the column of steps of a dump is called; the first is canonical."""
 STEPS = (
-    *("step", "Step", "global_step", "train/global_step", "trainer/global_step", "training/global_step"),
-    *("train/step", "rollout/step", "train_step", "training_step", "iteration", "_step"),
+    *STEP_COLUMNS,
+    *("Step", "train/global_step", "trainer/global_step", "training/global_step", "train/step", "rollout/step"),
+    *("train_step", "_step"),
 )
-"""What a row's step is called; the first that most rows have.  W&B's own `_step` counts calls, so it is the last."""
+"""What a row's step is called in a log; the first that most rows have.  W&B's own `_step` counts calls, so it is the
+last."""
 
 
 def is_events(path: str) -> bool:
@@ -269,6 +278,11 @@ def has_steps(start: FileStart) -> bool:
     return len(heading) > 1 and not {name.strip('"\r ') for name in heading}.isdisjoint(STEPS)
 
 
+def has_lists(start: FileStart) -> bool:
+    """Whether the first line has a list, as log-probs of tokens are in a dump, and no number of a log is."""
+    return any(isinstance(value, list) for value in start.row.values())
+
+
 def by_metrics(start: FileStart) -> bool:
     """A log of metrics: events, a trainer's state, or rows of numbers, most of them, with a step."""
     row = start.row
@@ -277,5 +291,4 @@ def by_metrics(start: FileStart) -> bool:
     n_numbers = sum(
         value is None or isinstance(value, int | float) or hasattr(value, "items") for value in row.values()
     )
-    has_lists = any(isinstance(value, list) for value in row.values())
-    return not set(STEPS).isdisjoint(row) and not has_lists and n_numbers > len(row) / 2
+    return not set(STEPS).isdisjoint(row) and not has_lists(start) and n_numbers > len(row) / 2
