@@ -3,8 +3,9 @@
 Of each logged name that is known (`known_in_log`) a LoggedMetric has the first, the worst and the last value, how it
 rises or falls (the test of every statement on steps, causes/steps.py; of values alone, because a log has no scatter of
 prompts), and the default rules that it breaks, where its number is of the size of the metric.  The gap of a log is the
-first of GAPS that it has.  `suspects` are the steps to be recorded: around the one from which on the gap has risen,
-else around the first at which a rule is broken or a value is no number, else around another metric's shift.
+first of GAPS that it has, one of the size of the metric before others.  `suspects` are the steps to be recorded: around
+the one from which on the gap has risen, else around the first at which a rule is broken or a value is no number, else
+around another metric's shift.
 
 `measurements` are the same steps for `check`, under our names and under those of the log.
 """
@@ -13,6 +14,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
+from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import DEFINITIONS, known_in_log
 from rlcorr_cli.plans.plan import Plan
@@ -30,9 +32,9 @@ GAPS = (
 )
 """Sizes of a gap, the one that tells most first."""
 STATUSES = (*BROKEN, "")
+"""What a logged metric may have, the worst first."""
 BEFORE, AFTER = 1, 3
 """Steps to be recorded before the one in question, and after it."""
-COLUMN = "step"
 
 
 @frozen(kw_only=True)
@@ -57,7 +59,7 @@ class LoggedMetric(Record):
 
     @property
     def status(self) -> str:
-        """The worst that is to be said of it: fail, warn, or nothing."""
+        """fail where a value is no number, else the worst of the rules that it breaks: fail or warn; "" without one."""
         return "fail" if self.no_number else next((rule.status for rule in self.broken), "")
 
 
@@ -65,9 +67,10 @@ class LoggedMetric(Record):
 class LoggedScalars(Output):
     """What a run has logged.
 
-    steps: how many there are, first_step and last_step their ends.  gap: the name that tells the size of the gap, empty
-    without one.  suspects: the first and the last step to be recorded.  unknown: names that speak of none of these.
-    notes: how it was settled what holds.
+    steps: how many there are; first_step and last_step are their ends.  gap: the logged name that tells the size of the
+    gap, empty without one.  suspects: the first and the last step to be recorded, empty where none is.  metrics: each
+    name that is known, the gap first.  unknown: names that speak neither of the gap, nor of the sample, nor of a
+    correction.  notes: on values that were joined, replaced or left out.
     """
 
     OUTPUT = "scalars"
@@ -119,10 +122,11 @@ def _place(metric: str) -> int:
 
 
 def _metric(name: str, series: Mapping[Step, float]) -> LoggedMetric:
+    """A known name: held to the rules and the ideal of its metric only where its number is of that size."""
     row, values = known_in_log(name), {step: value for step, value in series.items() if math.isfinite(value)}
     assert row is not None
     limit = upper_limit(row.canonical, RULES) if row.has_its_size else None
-    groups = [Group(key={COLUMN: step}, counts={}, values={row.canonical: value}) for step, value in values.items()]
+    groups = [Group(key={STEP: step}, counts={}, values={row.canonical: value}) for step, value in values.items()]
     return LoggedMetric(
         name=name,
         metric=row.canonical,
@@ -150,19 +154,21 @@ def _suspects(metrics: Sequence[LoggedMetric], gap: str, steps: Sequence[Step]) 
 
 
 def measurements_of_log(scalars: Scalars) -> Measurements:
-    """The steps as `check` judges them: each name as it is logged, and each metric that a name is of.  Where several
-    are of one, the first that is just that counts."""
+    """The steps as `check` judges them: each name as it is logged, and each metric of ours that a name has the size of.
+    Of several names of one metric our own comes first, then one whose number does not differ.  A logged name that only
+    looks like ours, as a trainer's `kl` from the reference policy does, is held to no default rule."""
     rows = {name: row for name in scalars.series if (row := known_in_log(name)) is not None and row.has_its_size}
     names: dict[str, str] = {}
-    for name, row in sorted(rows.items(), key=lambda item: bool(item[1].difference)):
+    for name, row in sorted(rows.items(), key=lambda item: (item[0] != item[1].canonical, bool(item[1].difference))):
         names.setdefault(row.canonical, name)
-    series = {**{metric: scalars.series[name] for metric, name in names.items()}, **scalars.series}
+    series = {**scalars.series, **{metric: scalars.series[name] for metric, name in names.items()}}
     return Measurements(
         inputs=scalars.inputs,
-        # A log has no number of the whole; it is there to say which there are.
-        sections=(Section({}, dict.fromkeys(series), True), *_sections(series, scalars.steps)),
+        # A log has no number of the whole; that section says which names there are.
+        sections=(Section({}, dict.fromkeys(series), is_followed=True), *_sections(series, scalars.steps)),
         situation=RemedyContext(plan=Plan(name="none")),
-        column=COLUMN,
+        column=STEP,
+        others_names=frozenset(scalars.series) - names.keys(),
         notes=scalars.notes,
     )
 
@@ -170,4 +176,4 @@ def measurements_of_log(scalars: Scalars) -> Measurements:
 def _sections(series: Mapping[str, Mapping[Step, float]], steps: Sequence[Step]) -> Iterator[Section]:
     for step in steps:
         values = {name: values[step] for name, values in series.items() if step in values}
-        yield Section({COLUMN: step}, {name: value if math.isfinite(value) else None for name, value in values.items()})
+        yield Section({STEP: step}, {name: value if math.isfinite(value) else None for name, value in values.items()})
