@@ -6,6 +6,7 @@ Each view of a beginning is made once, when it is asked for.
 import json
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
@@ -51,7 +52,7 @@ class FileStart:
     @cached_property
     def text(self) -> bytes:
         """These without a mark of their encoding, and without blanks before what they hold."""
-        return self.first_bytes.removeprefix(b"\xef\xbb\xbf").lstrip()
+        return self.first_bytes.removeprefix(BOM_UTF8).lstrip()
 
     @cached_property
     def row(self) -> dict[str, Any]:
@@ -274,7 +275,7 @@ def is_events(path: str) -> bool:
 
 def has_steps(start: FileStart) -> bool:
     """Whether the first line is the heading of a CSV with a column of steps."""
-    heading = start.first_bytes.partition(b"\n")[0].decode("utf-8-sig", errors="replace").split(",")
+    heading = start.text.partition(b"\n")[0].decode(errors="replace").split(",")
     return len(heading) > 1 and not {name.strip('"\r ') for name in heading}.isdisjoint(STEPS)
 
 

@@ -18,6 +18,7 @@ import math
 import os
 import re
 import struct
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -124,7 +125,7 @@ def read(path: str) -> Log:
     if not form:
         raise DataError(f"{path} is no log of metrics.", HINT)
     with filesystem(path).open(path) as file:
-        data = file.read()
+        data = file.read().removeprefix(BOM_UTF8)
     try:
         rows, note = READERS[form](data)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, csv.Error) as error:
@@ -156,7 +157,7 @@ def _events(data: bytes) -> RowsAndNote:
 def _lines(data: bytes) -> RowsAndNote:
     """An object a line; the last may be cut short, as of a run that goes on."""
     objects, cut_short = list[Any](), ""
-    lines = data.decode("utf-8-sig").split("\n")
+    lines = data.decode().split("\n")
     for number, line in enumerate(lines, 1):
         try:
             objects += [json.loads(line)] if line.strip() else []
@@ -170,13 +171,13 @@ def _lines(data: bytes) -> RowsAndNote:
 
 def _document(data: bytes) -> RowsAndNote:
     """A list of objects, or one that has it as `log_history`."""
-    document = json.loads(data.decode("utf-8-sig"))
+    document = json.loads(data.decode())
     return _rows(document["log_history"] if isinstance(document, dict) else document)
 
 
 def _csv(data: bytes) -> RowsAndNote:
     """A heading, then a row of numbers a line; a panel of W&B's has the run before each name."""
-    table = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""))
+    table = csv.reader(io.StringIO(data.decode(), newline=""))
     heading = next(table)
     panel = [_OF_PANEL.fullmatch(name) for name in heading[1:]]
     if all(panel):
