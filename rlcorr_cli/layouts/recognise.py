@@ -289,7 +289,5 @@ def by_metrics(start: FileStart) -> bool:
     row = start.row
     if not row:
         return is_events(start.path) or b'"log_history"' in start.first_bytes or has_steps(start)
-    n_numbers = sum(
-        value is None or isinstance(value, int | float) or hasattr(value, "items") for value in row.values()
-    )
-    return not set(STEPS).isdisjoint(row) and not has_lists(start) and n_numbers > len(row) / 2
+    numbers = [v for v in row.values() if v is None or isinstance(v, int | float) or hasattr(v, "items")]
+    return not set(STEPS).isdisjoint(row) and not has_lists(start) and len(numbers) > len(row) / 2

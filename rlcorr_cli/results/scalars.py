@@ -11,12 +11,13 @@ around another metric's shift.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import DEFINITIONS, known_in_log
+from rlcorr_cli.metrics.framework_names import LoggedName
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.scalars import Scalars, Step
 from rlcorr_cli.records.fields import HIDDEN, Key, Scalar
@@ -97,7 +98,7 @@ class LoggedScalars(Output):
 def logged_scalars(scalars: Scalars) -> LoggedScalars:
     """What a log tells; the gap first, then metrics that break rules, those that shift, and the others."""
     known = {name: row for name in scalars.series if (row := known_in_log(name)) is not None}
-    metrics = [_metric(name, scalars.series[name]) for name in known]
+    metrics = [_metric(row, scalars.series[name]) for name, row in known.items()]
     sized = [metric for metric in metrics if metric.metric in GAPS and metric.course is not None]
     sized.sort(key=lambda metric: (not known[metric.name].has_its_size, GAPS.index(metric.metric)))
     gap, steps = next((metric.name for metric in sized), ""), scalars.steps
@@ -121,18 +122,17 @@ def _place(metric: str) -> int:
     return names.index(metric) if metric in names else len(names)
 
 
-def _metric(name: str, series: Mapping[Step, float]) -> LoggedMetric:
+def _metric(row: LoggedName, series: Mapping[Step, float]) -> LoggedMetric:
     """A known name: held to the rules and the ideal of its metric only where its number is of that size."""
-    row, values = known_in_log(name), {step: value for step, value in series.items() if math.isfinite(value)}
-    assert row is not None
+    values = {step: value for step, value in series.items() if math.isfinite(value)}
     limit = upper_limit(row.canonical, RULES) if row.has_its_size else None
     groups = [Group(key={STEP: step}, counts={}, values={row.canonical: value}) for step, value in values.items()]
     return LoggedMetric(
-        name=name,
+        name=row.name,
         metric=row.canonical,
         framework=row.framework,
         note=row.note,
-        course=course_of(row.canonical if row.has_its_size else name, values, len(series)),
+        course=course_of(row.canonical if row.has_its_size else row.name, values, len(series)),
         shift=shifted([*values], [*values.values()], limit=limit),
         broken=broken_rules(groups, RULES) if row.has_its_size else (),
         no_number=tuple(step for step in series if step not in values),
@@ -162,18 +162,16 @@ def measurements_of_log(scalars: Scalars) -> Measurements:
     for name, row in sorted(rows.items(), key=lambda item: (item[0] != item[1].canonical, bool(item[1].difference))):
         names.setdefault(row.canonical, name)
     series = {**scalars.series, **{metric: scalars.series[name] for metric, name in names.items()}}
+    finite = {name: {step: v if math.isfinite(v) else None for step, v in of.items()} for name, of in series.items()}
+    steps = [
+        Section({STEP: step}, {name: of[step] for name, of in finite.items() if step in of}) for step in scalars.steps
+    ]
     return Measurements(
         inputs=scalars.inputs,
         # A log has no number of the whole; that section says which names there are.
-        sections=(Section({}, dict.fromkeys(series), is_followed=True), *_sections(series, scalars.steps)),
+        sections=(Section({}, dict.fromkeys(series), is_followed=True), *steps),
         situation=RemedyContext(plan=Plan(name="none")),
         column=STEP,
         others_names=frozenset(scalars.series) - names.keys(),
         notes=scalars.notes,
     )
-
-
-def _sections(series: Mapping[str, Mapping[Step, float]], steps: Sequence[Step]) -> Iterator[Section]:
-    for step in steps:
-        values = {name: values[step] for name, values in series.items() if step in values}
-        yield Section({STEP: step}, {name: value if math.isfinite(value) else None for name, value in values.items()})

@@ -178,11 +178,10 @@ def _lines(logged: LoggedScalars) -> Iterator[Block]:
     yield from map(Note, _reasons(logged))
     yield BLANK
     yield from _known(logged.metrics[: None if logged.everything else SHOWN])
-    n_left_out = 0 if logged.everything else max(0, len(logged.metrics) - SHOWN)
-    left_out = [f"{n_left_out} more of these"] if n_left_out else []
+    left_out = [f"{len(logged.metrics) - SHOWN} more of these"] if len(logged.metrics) > SHOWN else []
+    left_out += [plural(len(logged.unknown), "other name")] if logged.unknown else []
     if logged.unknown and logged.everything:
         yield Note(clean(", ".join(logged.unknown)), lead="Other names: ")
-    elif logged.unknown or left_out:
-        others = [f"{plural(len(logged.unknown), 'other name')}"] if logged.unknown else []
-        yield Note(f"Not shown: {', '.join((*left_out, *others))} (--all).", "dim")
+    elif left_out and not logged.everything:
+        yield Note(f"Not shown: {', '.join(left_out)} (--all).", "dim")
     yield Note(_to_do(logged), "bold", indent=0)
