@@ -6,6 +6,7 @@ Each view of a beginning is made once, when it is asked for.
 import json
 import os
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from functools import cached_property
 from itertools import pairwise
@@ -49,9 +50,14 @@ class FileStart:
             return file.read(LOOKED_AT)
 
     @cached_property
+    def text(self) -> bytes:
+        """These without a mark of their encoding, and without blanks before what they hold."""
+        return self.first_bytes.removeprefix(BOM_UTF8).lstrip()
+
+    @cached_property
     def row(self) -> dict[str, Any]:
         """The object in the first line of JSON lines, or of server-sent events; empty of another file."""
-        text = self.first_bytes.lstrip()
+        text = self.text
         if event := EVENTS.match(text):
             text = text[event.end() :]
         if not text.startswith(b"{"):
@@ -251,11 +257,15 @@ def by_pickle(*firsts: str) -> Callable[[FileStart], str | None]:
     return sign
 
 
+STEP_COLUMNS = ("step", "global_step", "global_steps", "training_step", "gen_step", "iteration")
+"""What the column of steps of a dump is called; the first is canonical."""
 STEPS = (
-    *("step", "Step", "global_step", "train/global_step", "trainer/global_step", "training/global_step"),
-    *("train/step", "rollout/step", "train_step", "training_step", "iteration", "_step"),
+    *STEP_COLUMNS,
+    *("Step", "train/global_step", "trainer/global_step", "training/global_step", "train/step", "rollout/step"),
+    *("train_step", "_step"),
 )
-"""What a row's step is called; the first that most rows have.  W&B's own `_step` counts calls, so it is the last."""
+"""What a row's step is called in a log; the first that most rows have.  W&B's own `_step` counts calls, so it is the
+last."""
 
 
 def is_events(path: str) -> bool:
@@ -265,8 +275,13 @@ def is_events(path: str) -> bool:
 
 def has_steps(start: FileStart) -> bool:
     """Whether the first line is the heading of a CSV with a column of steps."""
-    heading = start.first_bytes.partition(b"\n")[0].decode("utf-8-sig", errors="replace").split(",")
+    heading = start.text.partition(b"\n")[0].decode(errors="replace").split(",")
     return len(heading) > 1 and not {name.strip('"\r ') for name in heading}.isdisjoint(STEPS)
+
+
+def has_lists(start: FileStart) -> bool:
+    """Whether the first line has a list, as log-probs of tokens are in a dump, and no number of a log is."""
+    return any(isinstance(value, list) for value in start.row.values())
 
 
 def by_metrics(start: FileStart) -> bool:
@@ -274,8 +289,5 @@ def by_metrics(start: FileStart) -> bool:
     row = start.row
     if not row:
         return is_events(start.path) or b'"log_history"' in start.first_bytes or has_steps(start)
-    n_numbers = sum(
-        value is None or isinstance(value, int | float) or hasattr(value, "items") for value in row.values()
-    )
-    has_lists = any(isinstance(value, list) for value in row.values())
-    return not set(STEPS).isdisjoint(row) and not has_lists and n_numbers > len(row) / 2
+    numbers = [v for v in row.values() if v is None or isinstance(v, int | float) or hasattr(v, "items")]
+    return not set(STEPS).isdisjoint(row) and not has_lists(start) and len(numbers) > len(row) / 2

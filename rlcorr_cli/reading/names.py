@@ -4,6 +4,8 @@ Names seen in dumps of sixteen frameworks; those that mean different things in d
 (AMBIGUOUS) and are only ever suggested.  Which column of a dump is taken is settled in `reading/columns.py`.
 """
 
+from rlcorr_cli.layouts.recognise import STEP_COLUMNS as STEPS
+
 COLUMNS: dict[str, str] = {
     "rollout_log_probs": "of each sampled token under the policy that sampled it",
     "old_log_probs": "the same under the training policy at batch time",
@@ -49,7 +51,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     ),
     "advantages": ("advantage",),
     "reward": ("raw_reward", "score", "scores", "total_reward", "reward_score"),
-    "step": ("global_step", "global_steps", "training_step", "gen_step", "iteration"),
+    "step": STEPS[1:],
     "policy_version": (
         *("param_version", "rollout_param_version", "sampling_client_step", "generation_weight_version"),
         *("rollout_weight_version", "weight_version", "model_version", "head_version"),
@@ -64,8 +66,6 @@ ALIASES: dict[str, tuple[str, ...]] = {
 }
 OF_ROWS = {"response_token_ids": TOKENS[:1], "prompt": ("prompt", "prompt_token_ids")}
 """Names that --map may give to what only stands beside the log-probs -> names by which it is then looked for."""
-STEPS = ("step", *ALIASES["step"])
-"""What the column of steps is called; the first is canonical."""
 LEVELS: dict[str, tuple[str, ...]] = {
     "step": STEPS,
     "policy_version": ("policy_version", *ALIASES["policy_version"]),

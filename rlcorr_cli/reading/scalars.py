@@ -4,10 +4,11 @@
 file, and `settled` makes one series a name of all files.  Nested names are joined by `/`; what only wraps the numbers
 (WRAPPERS) is no part of a name.  Texts, lists and pictures are passed over.
 
-Files that begin at the same step and share most of their steps are ranks: of these the mean is taken, of a maximum the
-largest and of a minimum the least.  Others are parts of one run, in the order of their first steps.  A step that is
-logged again replaces what it was before, as of a run that went on from a checkpoint; steps beyond the last one of such
-a run are of the part that was given up, and left out.
+Files are of one log where they hold the same names at most of their steps.  A step that is logged again there
+replaces what it was before, as of a run that went on from a checkpoint; steps beyond the last one of such a run are of
+the part that was given up, and left out.  Files of one log that begin at the same step are ranks: each is settled by
+itself, then the mean is taken, of a maximum the largest and of a minimum the least.  Logs of other names or steps are
+put together in the order of their first steps.
 """
 
 import csv
@@ -17,32 +18,42 @@ import math
 import os
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.files import filesystem, located
 from rlcorr_cli.files.tfrecords import fields, records
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.layouts.recognise import STEPS, FileStart, by_metrics, has_steps, is_events
+from rlcorr_cli.layouts.recognise import STEPS, FileStart, by_metrics, has_lists, has_steps, is_events
 from rlcorr_cli.reading.batch import Input
 from rlcorr_cli.reading.formats import is_searched
 
 Step = int | float
 Row = tuple[Step, dict[str, float]]
-Made = tuple[list[Row], str]
+Logged = tuple[tuple[Step, str], float]
+"""A number, after its step and name."""
+RowsAndNote = tuple[list[Row], str]
 """Rows, and what is to be said of those that were not read."""
 
 WRAPPERS = ("data", "metrics", "logs", "scalars")
-EVENTS, LINES, DOCUMENT, CSV = "TensorBoard events", "JSON lines of metrics", "JSON of metrics", "CSV of metrics"
-READ = (
+EVENT_FILE, LINES, DOCUMENT, CSV = "TensorBoard events", "JSON lines of metrics", "JSON of metrics", "CSV of metrics"
+HINT = (
     "Read are JSON lines of metrics with a step, as of verl's file logger; W&B's export of a run, JSON lines or CSV; "
     "CSV with a column of steps; TensorBoard's event files; trainer_state.json. `⟦analyze(DUMP)⟧` reads a dump."
 )
-LARGEST_STEP = 2.0**53
+OF_RANKS = (
+    "files log the same steps, as ranks do: each value is the mean over them, of a maximum the largest, of a minimum "
+    "the least."
+)
+EXACT = 2.0**53  # up to which a float tells each whole number from the next
+NUMBERS = {1: "<f", 2: "<d", 3: "<i", 9: "<q", 19: "<e"}
+"""TensorFlow's types of a tensor (types.proto) -> how one number of it is packed."""
 _OF_PANEL = re.compile(r"(?P<run>.+) - (?P<name>.+?)(?P<end>__M(IN|AX))?")
-_ENDS = {"max": max, "min": min}
+_END = re.compile(r"(?:^|[/_])(max|min)(?:/(?:mean|avg))?$")
 
 
 @frozen(kw_only=True)
@@ -72,12 +83,10 @@ class Scalars:
 def form_of(path: str) -> str:
     """Which of the forms a file has; "" of none."""
     start = FileStart(path)
-    text = start.first_bytes.removeprefix(b"\xef\xbb\xbf").lstrip()
     if is_events(path):
-        return EVENTS
-    if text.startswith((b"{", b"[")):
-        is_dump = any("log_prob" in key for key in start.row)
-        return "" if is_dump else LINES if start.row and b'"log_history"' not in text else DOCUMENT
+        return EVENT_FILE
+    if start.text.startswith((b"{", b"[")):
+        return "" if has_lists(start) else LINES if start.row and b'"log_history"' not in start.text else DOCUMENT
     return CSV if has_steps(start) else ""
 
 
@@ -114,20 +123,21 @@ def read(path: str) -> Log:
     status = filesystem(path).status(path)
     form = form_of(path)
     if not form:
-        raise DataError(f"{path} is no log of metrics.", READ)
+        raise DataError(f"{path} is no log of metrics.", HINT)
     with filesystem(path).open(path) as file:
-        data = file.read()
+        data = file.read().removeprefix(BOM_UTF8)
     try:
         rows, note = READERS[form](data)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, csv.Error) as error:
-        raise DataError(f"{path} cannot be read as {form}: {error}.", READ) from error
+        why = error if type(error) is ValueError else "it is damaged, or holds other things than rows of numbers"
+        raise DataError(f"{path} cannot be read as {form}: {why}.", HINT) from error
     about = Input(path=path, format=form, rows=len(rows), n_bytes=status.n_bytes, columns={}, modified=status.modified)
     return Log(input=about, rows=rows, note=note and f"{os.path.basename(path)}: {note}.")
 
 
-def _events(data: bytes) -> Made:
-    """Event is {2: step, 5: summary}, a summary {1: value, ...}, a value {1: tag, 2: number, 8: tensor}; a tensor of
-    one number is {4: bytes} or {5: float32} or {6: float64}."""
+def _events(data: bytes) -> RowsAndNote:
+    """Event is {2: step, 5: summary}, a summary {1: value, ...}, a value {1: tag, 2: float32, 8: tensor}; a tensor is
+    {1: type, 4: bytes} or {1: type, 5: float32} or {1: type, 6: float64}, and one number where it has that size."""
     rows: list[Row] = []
     for content in records(data):
         event = dict(fields(content))
@@ -136,17 +146,18 @@ def _events(data: bytes) -> Made:
             of = dict(fields(value))
             tensor = dict(fields(of.get(8, b"")))
             packed = next((raw for raw in (of.get(2), *map(tensor.get, (4, 5, 6))) if raw is not None), b"")
-            if len(packed) in (4, 8):
-                numbers[of[1].decode()] = struct.unpack("<f" if len(packed) == 4 else "<d", packed)[0]
+            layout = "<f" if 2 in of else NUMBERS.get(int.from_bytes(tensor.get(1, b""), "little"), "")
+            if layout and len(packed) == struct.calcsize(layout):
+                numbers[of[1].decode()] = float(struct.unpack(layout, packed)[0])
         if numbers:
             rows.append((int.from_bytes(event.get(2, b""), "little", signed=True), numbers))
     return rows, ""
 
 
-def _lines(data: bytes) -> Made:
+def _lines(data: bytes) -> RowsAndNote:
     """An object a line; the last may be cut short, as of a run that goes on."""
     objects, cut_short = list[Any](), ""
-    lines = data.decode("utf-8-sig").split("\n")
+    lines = data.decode().split("\n")
     for number, line in enumerate(lines, 1):
         try:
             objects += [json.loads(line)] if line.strip() else []
@@ -158,36 +169,40 @@ def _lines(data: bytes) -> Made:
     return rows, "; ".join(filter(None, (cut_short, note)))
 
 
-def _document(data: bytes) -> Made:
+def _document(data: bytes) -> RowsAndNote:
     """A list of objects, or one that has it as `log_history`."""
-    document = json.loads(data.decode("utf-8-sig"))
+    document = json.loads(data.decode())
     return _rows(document["log_history"] if isinstance(document, dict) else document)
 
 
-def _csv(data: bytes) -> Made:
+def _csv(data: bytes) -> RowsAndNote:
     """A heading, then a row of numbers a line; a panel of W&B's has the run before each name."""
-    table = csv.reader(io.StringIO(data.decode("utf-8-sig"), newline=""))
+    table = csv.reader(io.StringIO(data.decode(), newline=""))
     heading = next(table)
     panel = [_OF_PANEL.fullmatch(name) for name in heading[1:]]
-    if runs := {part["run"] for part in panel if part} if all(panel) else set[str]():
+    if all(panel):
+        runs = {part["run"] for part in panel if part}
         if len(runs) > 1:
             raise ValueError(f"it holds {len(runs)} runs, {', '.join(sorted(runs)[:3])}; export one of them")
+        # What a point stands for, from its least to its largest, has no name, and is passed over.
         heading = [heading[0], *("" if part["end"] else part["name"] for part in panel if part)]
     return _rows([dict(zip(heading, line, strict=False)) for line in table if line])
 
 
-READERS: Mapping[str, Callable[[bytes], Made]] = {EVENTS: _events, LINES: _lines, DOCUMENT: _document, CSV: _csv}
+READERS = {EVENT_FILE: _events, LINES: _lines, DOCUMENT: _document, CSV: _csv}
 """Form -> what reads its bytes."""
 
 
-def _rows(objects: Sequence[Any]) -> Made:
+def _rows(objects: Sequence[Any]) -> RowsAndNote:
     """The rows of objects, by the name of a step that most of those with numbers have; those without it are counted."""
     numbers = [dict(_numbers(of, "")) for of in objects]
     name = max(STEPS, key=lambda name: sum(name in of and len(of) > 1 for of in numbers))
     rows: list[Row] = []
     for of in numbers:
+        # Other counts of steps are no metrics; W&B's own columns begin with _, and an index of pandas' has no name.
         values = {key: value for key, value in of.items() if key not in STEPS and key[:1] not in ("", "_")}
-        if values and abs(step := of.get(name, math.nan)) <= LARGEST_STEP:
+        # NaN, of a row without a step, is not less than anything.
+        if values and abs(step := of.get(name, math.nan)) <= EXACT:
             rows.append((int(step) if step.is_integer() else step, values))
     left_out = len(objects) - len(rows)
     return rows, f"{left_out:,} of {len(objects):,} rows have no {name} or no number" if left_out and rows else ""
@@ -205,52 +220,72 @@ def _numbers(of: Any, prefix: str) -> Iterator[tuple[str, float]]:
 
 def settled(logs: Sequence[Log]) -> Scalars:
     """One series a name, of all files; a DataError where none has a number with a step."""
-    inputs, full = tuple(log.input for log in logs), [log for log in logs if log.rows]
+    inputs, full = tuple(log.input for log in logs), [_numbers_of(log) for log in logs if log.rows]
     if not full:
-        raise DataError(f"{inputs[0].path} holds no number with a step, as {inputs[0].format} have.", READ)
+        raise DataError(f"{inputs[0].path} holds no number with a step, as {inputs[0].format} have.", HINT)
     notes = [log.note or f"{log.input.path} holds no number with a step." for log in logs if log.note or not log.rows]
-    rows = [row for log in sorted(full, key=lambda log: min(step for step, _ in log.rows)) for row in log.rows]
-    if len(full) > 1 and _are_ranks(full):
-        rows = _of_ranks(rows)
-        notes.append(
-            f"{len(full)} files log the same steps, as ranks do: each value is the mean over them, of a maximum the "
-            "largest, of a minimum the least."
-        )
-    series, again, last = dict[str, dict[Step, float]](), set[Step](), rows[-1][0]
-    for step, numbers in rows:
-        for name, value in numbers.items():
-            again |= {step} if series.setdefault(name, {}).get(step, value) != value else set()
-            series[name][step] = value
-    went_back = bool(again) and max(again) >= last
-    if again:
-        ends = f"Steps {min(again)} to {max(again)} are" if len(again) > 1 else f"Step {last} is"
+    numbers, again, back = list[Logged](), set[Step](), dict[str, None]()
+    for files in _alike(full):
+        are_ranks = len(files) > 1 and _step(min(files[0])) == _step(min(files[-1]))
+        kept = [_kept(part) for part in (files if are_ranks else [[*chain(*files)]])]
+        again.update(*(steps for _, steps, _ in kept))
+        back |= {note: None for _, _, note in kept if note}
+        notes += [f"{len(files)} {OF_RANKS}"] if are_ranks else []
+        values = _values(chain(*(part for part, _, _ in kept)))
+        numbers += [(at, _of_ranks(at[1], of)) for at, of in values.items()]
+    numbers, between, _ = _kept(sorted(numbers, key=_step))  # no run goes back in this order
+    if again := again | between:
+        ends = f"Steps {min(again)} to {max(again)} are" if len(again) > 1 else f"Step {min(again)} is"
         notes.append(f"{ends} logged more than once: what comes last counts.")
-    if went_back and any(step > last for values in series.values() for step in values):
-        notes.append(f"The run went back, and is at step {last} now: later steps are of what was given up.")
-    kept = {
-        name: {step: value for step, value in sorted(values.items()) if step <= last or not went_back}
-        for name, values in series.items()
-    }
-    return Scalars(inputs=inputs, series={name: of for name, of in kept.items() if of}, notes=tuple(notes))
+    series = dict[str, dict[Step, float]]()
+    for (step, name), value in numbers:
+        series.setdefault(name, {})[step] = value
+    return Scalars(inputs=inputs, series=series, notes=(*notes, *back))
 
 
-def _are_ranks(logs: Sequence[Log]) -> bool:
-    """Whether files begin at the same step, and have the same names at most of their steps."""
-    first, *others = [{(step, name) for step, numbers in log.rows for name in numbers} for log in logs]
-    return all(min(first)[0] == min(of)[0] and 2 * len(of & first) > min(len(of), len(first)) for of in others)
+def _numbers_of(log: Log) -> list[Logged]:
+    return [((step, name), value) for step, numbers in log.rows for name, value in numbers.items()]
 
 
-def _mean(values: Sequence[float]) -> float:
+def _step(number: Logged) -> Step:
+    return number[0][0]
+
+
+def _alike(files: Iterable[list[Logged]]) -> list[list[list[Logged]]]:
+    """The files of each log, in the order of their first steps: of any that have the same names at the same steps for
+    more than half of what the shorter one holds."""
+    logs: list[tuple[list[list[Logged]], set[tuple[Step, str]]]] = []
+    for numbers in sorted(files, key=lambda numbers: min(map(_step, numbers))):
+        own = {at for at, _ in numbers}
+        near = [log for log in logs if 2 * len(own & log[1]) > min(len(own), len(log[1]))] or [([], set())]
+        logs += [] if near[0][0] else near
+        near[0][0].append(numbers)
+        near[0][1].update(own)
+    return [of for of, _ in logs]
+
+
+def _values(numbers: Iterable[Logged]) -> dict[tuple[Step, str], list[float]]:
+    """All that is logged at each step under each name, in order."""
+    values = dict[tuple[Step, str], list[float]]()
+    for at, value in numbers:
+        values.setdefault(at, []).append(value)
+    return values
+
+
+def _kept(numbers: Sequence[Logged]) -> tuple[list[Logged], set[Step], str]:
+    """What comes last at each step of a log; the steps at which another number came before; and what is to be said of a
+    run that went back, whose later steps are left out as given up."""
+    values, last = _values(numbers), _step(numbers[-1])
+    again = {step for (step, _), of in values.items() if len({*map(repr, of)}) > 1}  # NaN is like NaN
+    went_back = max(again, default=-math.inf) >= last < max(values)[0]
+    kept = [(at, of[-1]) for at, of in values.items() if not went_back or at[0] <= last]
+    note = f"The run went back, and is at step {last} now: later steps are of what was given up."
+    return kept, again, note if went_back else ""
+
+
+def _of_ranks(name: str, values: Sequence[float]) -> float:
+    """The mean, of a maximum the largest and of a minimum the least; NaN where one is NaN."""
+    end = _END.search(name)
+    if end and not any(map(math.isnan, values)):
+        return max(values) if end[1] == "max" else min(values)
     return sum(values) / len(values)
-
-
-def _of_ranks(rows: Iterable[Row]) -> list[Row]:
-    """A row a step of what ranks have logged."""
-    steps = dict[Step, dict[str, list[float]]]()
-    for step, numbers in rows:
-        for name, value in numbers.items():
-            steps.setdefault(step, {}).setdefault(name, []).append(value)
-    return [
-        (step, {name: _ENDS.get(re.split("[/_]", name)[-1], _mean)(values) for name, values in steps[step].items()})
-        for step in sorted(steps)
-    ]

@@ -31,7 +31,8 @@ class Measurements:
     sections: the whole dump, then its groups, then the steps that are held to rules, and ranges of them that are so
     together.  situation: what remedies depend on.  story: what is wrong with the data, whatever their numbers
     are.  column: of the steps.  ranges: the steps of each range, by its name.  last_step: the last of them, or the last
-    range, and its level; None where it is too small.  notes: on what of the dump was not read, or not judged.
+    range, and its level; None where it is too small.  others_names: names of numbers that no default rule is on, even
+    if it names them so.  notes: on what of the dump was not read, or not judged.
     """
 
     inputs: tuple[Input, ...]
@@ -41,6 +42,7 @@ class Measurements:
     column: str = ""
     ranges: Mapping[Any, tuple[Scalar, ...]] = field(default_factory=dict[Any, tuple[Scalar, ...]])
     last_step: tuple[Any, Level] | None = None
+    others_names: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
 
 
@@ -189,7 +191,8 @@ def measurements_of(report: Report) -> Measurements:
 
 def check(measurements: Measurements, policy: Policy) -> Checked:
     """The dump's story, then every rule and limit of a policy on the measurements that it looks at."""
-    judged = apply(policy, measurements.sections)
+    rules = tuple(of for of in policy.rules if of.origin or of.rule.metric not in measurements.others_names)
+    judged = apply(replace(policy, rules=rules), measurements.sections)
     findings = with_remedies(judged.findings, measurements.situation)
     if policy.strict:
         findings = tuple(replace(f, status="fail") if f.status == "warn" else f for f in findings)

@@ -3,18 +3,21 @@
 Of each logged name that is known (`known_in_log`) a LoggedMetric has the first, the worst and the last value, how it
 rises or falls (the test of every statement on steps, causes/steps.py; of values alone, because a log has no scatter of
 prompts), and the default rules that it breaks, where its number is of the size of the metric.  The gap of a log is the
-first of GAPS that it has.  `suspects` are the steps to be recorded: around the one from which on the gap has risen,
-else around the first at which a rule is broken or a value is no number, else around another metric's shift.
+first of GAPS that it has, one of the size of the metric before others.  `suspects` are the steps to be recorded: around
+the one from which on the gap has risen, else around the first at which a rule is broken or a value is no number, else
+around another metric's shift.
 
 `measurements` are the same steps for `check`, under our names and under those of the log.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
+from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.metrics.catalog import DEFINITIONS, known_in_log
+from rlcorr_cli.metrics.framework_names import LoggedName
 from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.reading.scalars import Scalars, Step
 from rlcorr_cli.records.fields import HIDDEN, Key, Scalar
@@ -30,9 +33,9 @@ GAPS = (
 )
 """Sizes of a gap, the one that tells most first."""
 STATUSES = (*BROKEN, "")
+"""What a logged metric may have, the worst first."""
 BEFORE, AFTER = 1, 3
 """Steps to be recorded before the one in question, and after it."""
-COLUMN = "step"
 
 
 @frozen(kw_only=True)
@@ -57,7 +60,7 @@ class LoggedMetric(Record):
 
     @property
     def status(self) -> str:
-        """The worst that is to be said of it: fail, warn, or nothing."""
+        """fail where a value is no number, else the worst of the rules that it breaks: fail or warn; "" without one."""
         return "fail" if self.no_number else next((rule.status for rule in self.broken), "")
 
 
@@ -65,9 +68,10 @@ class LoggedMetric(Record):
 class LoggedScalars(Output):
     """What a run has logged.
 
-    steps: how many there are, first_step and last_step their ends.  gap: the name that tells the size of the gap, empty
-    without one.  suspects: the first and the last step to be recorded.  unknown: names that speak of none of these.
-    notes: how it was settled what holds.
+    steps: how many there are; first_step and last_step are their ends.  gap: the logged name that tells the size of the
+    gap, empty without one.  suspects: the first and the last step to be recorded, empty where none is.  metrics: each
+    name that is known, the gap first.  unknown: names that speak neither of the gap, nor of the sample, nor of a
+    correction.  notes: on values that were joined, replaced or left out.
     """
 
     OUTPUT = "scalars"
@@ -94,7 +98,7 @@ class LoggedScalars(Output):
 def logged_scalars(scalars: Scalars) -> LoggedScalars:
     """What a log tells; the gap first, then metrics that break rules, those that shift, and the others."""
     known = {name: row for name in scalars.series if (row := known_in_log(name)) is not None}
-    metrics = [_metric(name, scalars.series[name]) for name in known]
+    metrics = [_metric(row, scalars.series[name]) for name, row in known.items()]
     sized = [metric for metric in metrics if metric.metric in GAPS and metric.course is not None]
     sized.sort(key=lambda metric: (not known[metric.name].has_its_size, GAPS.index(metric.metric)))
     gap, steps = next((metric.name for metric in sized), ""), scalars.steps
@@ -118,17 +122,17 @@ def _place(metric: str) -> int:
     return names.index(metric) if metric in names else len(names)
 
 
-def _metric(name: str, series: Mapping[Step, float]) -> LoggedMetric:
-    row, values = known_in_log(name), {step: value for step, value in series.items() if math.isfinite(value)}
-    assert row is not None
+def _metric(row: LoggedName, series: Mapping[Step, float]) -> LoggedMetric:
+    """A known name: held to the rules and the ideal of its metric only where its number is of that size."""
+    values = {step: value for step, value in series.items() if math.isfinite(value)}
     limit = upper_limit(row.canonical, RULES) if row.has_its_size else None
-    groups = [Group(key={COLUMN: step}, counts={}, values={row.canonical: value}) for step, value in values.items()]
+    groups = [Group(key={STEP: step}, counts={}, values={row.canonical: value}) for step, value in values.items()]
     return LoggedMetric(
-        name=name,
+        name=row.name,
         metric=row.canonical,
         framework=row.framework,
         note=row.note,
-        course=course_of(row.canonical if row.has_its_size else name, values, len(series)),
+        course=course_of(row.canonical if row.has_its_size else row.name, values, len(series)),
         shift=shifted([*values], [*values.values()], limit=limit),
         broken=broken_rules(groups, RULES) if row.has_its_size else (),
         no_number=tuple(step for step in series if step not in values),
@@ -150,24 +154,24 @@ def _suspects(metrics: Sequence[LoggedMetric], gap: str, steps: Sequence[Step]) 
 
 
 def measurements_of_log(scalars: Scalars) -> Measurements:
-    """The steps as `check` judges them: each name as it is logged, and each metric that a name is of.  Where several
-    are of one, the first that is just that counts."""
+    """The steps as `check` judges them: each name as it is logged, and each metric of ours that a name has the size of.
+    Of several names of one metric our own comes first, then one whose number does not differ.  A logged name that only
+    looks like ours, as a trainer's `kl` from the reference policy does, is held to no default rule."""
     rows = {name: row for name in scalars.series if (row := known_in_log(name)) is not None and row.has_its_size}
     names: dict[str, str] = {}
-    for name, row in sorted(rows.items(), key=lambda item: bool(item[1].difference)):
+    for name, row in sorted(rows.items(), key=lambda item: (item[0] != item[1].canonical, bool(item[1].difference))):
         names.setdefault(row.canonical, name)
-    series = {**{metric: scalars.series[name] for metric, name in names.items()}, **scalars.series}
+    series = {**scalars.series, **{metric: scalars.series[name] for metric, name in names.items()}}
+    finite = {name: {step: v if math.isfinite(v) else None for step, v in of.items()} for name, of in series.items()}
+    steps = [
+        Section({STEP: step}, {name: of[step] for name, of in finite.items() if step in of}) for step in scalars.steps
+    ]
     return Measurements(
         inputs=scalars.inputs,
-        # A log has no number of the whole; it is there to say which there are.
-        sections=(Section({}, dict.fromkeys(series), True), *_sections(series, scalars.steps)),
+        # A log has no number of the whole; that section says which names there are.
+        sections=(Section({}, dict.fromkeys(series), is_followed=True), *steps),
         situation=RemedyContext(plan=Plan(name="none")),
-        column=COLUMN,
+        column=STEP,
+        others_names=frozenset(scalars.series) - names.keys(),
         notes=scalars.notes,
     )
-
-
-def _sections(series: Mapping[str, Mapping[Step, float]], steps: Sequence[Step]) -> Iterator[Section]:
-    for step in steps:
-        values = {name: values[step] for name, values in series.items() if step in values}
-        yield Section({COLUMN: step}, {name: value if math.isfinite(value) else None for name, value in values.items()})

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.files import filesystem
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.reading.listing import Listing
@@ -17,7 +18,7 @@ from rlcorr_cli.reading.scalars import files_of, read, settled
 from rlcorr_cli.results.checked import check
 from rlcorr_cli.results.groups import Group
 from rlcorr_cli.results.rules import Finding
-from rlcorr_cli.results.scalars import COLUMN, measurements_of_log
+from rlcorr_cli.results.scalars import measurements_of_log
 from rlcorr_cli.results.verdict import CLOSE_K3
 from rlcorr_cli.results.watched import DOUBLED, Alarm, Following, SeenFile, StepLine
 from rlcorr_cli.runs.watch import Job, News, reasons_of, status_of, with_alarms
@@ -35,12 +36,12 @@ def look_at_log(following: Following, job: Job, _: Listing) -> Iterator[tuple[Fo
     measurements = measurements_of_log(settled([read(path) for path in stamps]))
     found = dict[Any, list[Finding]]()
     for finding in check(measurements, job.policy).findings:
-        found.setdefault(finding.key.get(COLUMN), []).append(finding)
+        found.setdefault(finding.key.get(STEP), []).append(finding)
     told = max((file.steps[0] for file in seen.values() if file.steps), default=None)
     lines, alarms = list[tuple[StepLine, Group]](), list[Alarm]()
     sections = measurements.sections[1:] if is_settled else measurements.sections[1:-1]
     for section in sections:
-        step, k3 = section.key[COLUMN], section.values.get(GAP)
+        step, k3 = section.key[STEP], section.values.get(GAP)
         if told is not None and step <= told:
             continue
         findings = found.get(step, [])
@@ -61,6 +62,6 @@ def look_at_log(following: Following, job: Job, _: Listing) -> Iterator[tuple[Fo
         lines.append((line, Group(key=section.key, counts={}, values=dict(section.values))))
         if new:
             alarms.append(Alarm(paths=job.reading.paths, step=step, reasons=new, story=following.story))
-    last = tuple(section.key[COLUMN] for section in sections[-1:]) or (() if told is None else (told,))
+    last = tuple(section.key[STEP] for section in sections[-1:]) or (() if told is None else (told,))
     files = {path: SeenFile(stamp=stamp, reads="read", steps=last) for path, stamp in stamps.items()}
     yield replace(following, files=files), News(steps=tuple(lines), alarms=tuple(alarms))

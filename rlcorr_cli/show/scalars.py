@@ -1,13 +1,15 @@
 """What `scalars` says: how the gap goes, what breaks, every known name with its values, and which steps to record."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rlcorr_cli.causes.steps import FEWEST_ALONE
+from rlcorr_cli.causes.steps import FEWEST_ALONE, STEP
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.metrics.catalog import DEFINITIONS
-from rlcorr_cli.results.scalars import COLUMN, LoggedMetric, LoggedScalars
+from rlcorr_cli.results.rules import BROKEN
+from rlcorr_cli.results.scalars import LoggedMetric, LoggedScalars
 from rlcorr_cli.show.document import (
     BLANK,
     EMPTY,
@@ -31,7 +33,7 @@ from rlcorr_cli.show.numbers import plural
 from rlcorr_cli.show.stdout import clean
 from rlcorr_cli.show.words import course_of_metric, steps_that_break
 
-SHOWN, DRAWN, TOLD = 8, 6, 3
+SHOWN, PANELS, TOLD = 8, 6, 3
 """Metrics on a terminal, unless all are asked for; those in the picture; and those whose shift is told beside the
 gap's."""
 UNTOLD = (
@@ -43,15 +45,16 @@ RECORD = "two lines in the trainer write a dump (`rlcorr help record`)"
 
 def document(logged: LoggedScalars) -> Document:
     """What a log tells."""
+    statuses = {metric.status for metric in logged.metrics}
     return Document(
         lines=_lines(logged),
         command="scalars",
         title=name_of_inputs(logged.inputs),
         summary=with_commas(_amount(logged), last_change(logged.inputs)),
         headline=_headline(logged),
-        status=next((metric.status for metric in logged.metrics if metric.status), "ok" if logged.gap else "warn"),
-        reasons=[*_reasons(logged), to_do(logged)],
-        marks="! marks a metric that breaks a rule.",
+        status=next((of for of in BROKEN if of in statuses), "ok" if logged.gap else "warn"),
+        reasons=[*_reasons(logged), _to_do(logged)],
+        marks="! marks a metric that breaks a rule, or is NaN or infinite.",
         sections=_sections(logged),
         json=json_text(logged.to_dict),
         records=map(_record, logged.metrics),
@@ -69,19 +72,20 @@ def _record(metric: LoggedMetric) -> dict[str, object]:
 
 def _amount(logged: LoggedScalars) -> str:
     known, of = len(logged.metrics), len(logged.metrics) + len(logged.unknown)
-    steps = f"{plural(logged.steps, COLUMN)} ({logged.first_step} to {logged.last_step})"
+    steps = f"{plural(logged.steps, STEP)} ({logged.first_step} to {logged.last_step})"
     return f"{steps}, {known:,} of {plural(of, 'name')} on the gap, the sample or a correction"
 
 
 def _headline(logged: LoggedScalars) -> str:
-    """How the gap goes; where there is none, how what comes first does."""
-    metric = next((metric for metric in logged.metrics if metric.name == logged.gap or not logged.gap), None)
-    return "No name here tells of the gap, the sample or a correction." if metric is None else _course(metric)
+    """How the gap goes, if a name tells of it."""
+    gap = logged.of_gap
+    return "None of the names tells the size of the gap, as k3_kl does." if gap is None else _course(gap)
 
 
 def _course(metric: LoggedMetric) -> str:
-    name = clean(metric.name)
-    return course_of_metric(metric.course, metric.shift, name, COLUMN) if metric.course else f"{name} has no number."
+    """How the numbers of a metric that has some go, under the name that is logged."""
+    assert metric.course is not None
+    return course_of_metric(metric.course, metric.shift, clean(metric.name), STEP)
 
 
 def _reasons(logged: LoggedScalars) -> Iterator[str]:
@@ -89,17 +93,15 @@ def _reasons(logged: LoggedScalars) -> Iterator[str]:
     for metric in logged.metrics:
         if metric.no_number:
             yield f"{clean(metric.name)} is NaN or infinite at {clean(steps_named(metric.no_number))}."
-    failing = {rule.metric: rule for metric in logged.metrics for rule in metric.broken if rule.status == "fail"}
-    if failing:
-        yield steps_that_break(failing.values(), COLUMN)
+    broken = [replace(rule, metric=clean(each.name)) for each in logged.metrics for rule in each.broken]
+    if failing := [rule for rule in broken if rule.status == "fail"]:
+        yield steps_that_break(failing, STEP)
     yield from [_course(each) for each in logged.metrics if each.shift and each.name != logged.gap][:TOLD]
-    if logged.metrics and not logged.gap:
-        yield "None of the names tells the size of the gap, as k3_kl does."
     if logged.metrics and logged.steps < FEWEST_ALONE:
-        yield f"Fewer than {FEWEST_ALONE} steps of a log do not tell a rise from chance; with their rows 3 may."
+        yield f"Fewer than {FEWEST_ALONE} steps of a log do not tell a rise from chance; in a dump 3 steps may do."
 
 
-def to_do(logged: LoggedScalars) -> str:
+def _to_do(logged: LoggedScalars) -> str:
     """Which steps to record, and what reads them."""
     if not logged.suspects:
         return f"Nothing stands out. To know more, record one step in ten: {RECORD}."
@@ -114,11 +116,11 @@ def _of_end(end: str, metric: LoggedMetric) -> Cell:
 
 
 def _in_short(metric: LoggedMetric) -> Cell:
-    """'rises since 38; fails at 8 steps'."""
+    """Where a metric is no number, since when it shifts, which rules it breaks: 'rises since 38; fails at 8 steps'."""
     shift = metric.shift
     goes = f"{'rises' if shift.factor > 1 else 'falls'} since {shift.since}" if shift else ""
-    breaks = [f"{rule.status}s at {plural(len(rule.groups), COLUMN)}" for rule in metric.broken]
-    nan = f"none at {plural(len(metric.no_number), COLUMN)}" if metric.no_number else ""
+    breaks = [f"{rule.status}s at {plural(len(rule.groups), STEP)}" for rule in metric.broken]
+    nan = f"none at {plural(len(metric.no_number), STEP)}" if metric.no_number else ""
     return Cell("; ".join(filter(None, (nan, goes, *breaks))))
 
 
@@ -133,7 +135,7 @@ COLUMNS = (
 
 
 def _meanings(metrics: Sequence[LoggedMetric]) -> Iterator[str]:
-    """What each is: 'rollout_corr/kl: verl's name of kl, tok (b - a).', with what differs."""
+    """A sentence on each logged name: whose name of which metric it is, its formula, and how its number differs."""
     for metric in metrics:
         definition = DEFINITIONS.get(metric.metric)
         formula = f", {definition.formula}" if definition is not None and definition.formula else ""
@@ -143,8 +145,8 @@ def _meanings(metrics: Sequence[LoggedMetric]) -> Iterator[str]:
 
 
 def _sections(logged: LoggedScalars) -> Iterator[Section]:
-    drawn = [metric for metric in logged.metrics if metric.course is not None][:DRAWN]
-    panels = [Panel(clean(metric.name), partial(_drawn, metric)) for metric in drawn]
+    with_course = [metric for metric in logged.metrics if metric.course is not None]
+    panels = [Panel(clean(metric.name), partial(_panel, metric)) for metric in with_course[:PANELS]]
     if panels:
         yield Section(heading="Over the steps", pictures=[Picture(panels=panels)])
     yield from sections_of(_known(logged.metrics), "Metrics")
@@ -153,7 +155,7 @@ def _sections(logged: LoggedScalars) -> Iterator[Section]:
     yield from ending(input_facts(logged.inputs), [clean(note) for note in logged.notes])
 
 
-def _drawn(metric: LoggedMetric, ax: Any) -> str:
+def _panel(metric: LoggedMetric, ax: Any) -> str:
     from rlcorr_cli.show.figures.courses import logged
 
     return logged(ax, metric)
@@ -176,11 +178,10 @@ def _lines(logged: LoggedScalars) -> Iterator[Block]:
     yield from map(Note, _reasons(logged))
     yield BLANK
     yield from _known(logged.metrics[: None if logged.everything else SHOWN])
-    n_left_out = 0 if logged.everything else max(0, len(logged.metrics) - SHOWN)
-    left_out = [f"{n_left_out} more of these"] if n_left_out else []
+    left_out = [f"{len(logged.metrics) - SHOWN} more of these"] if len(logged.metrics) > SHOWN else []
+    left_out += [plural(len(logged.unknown), "other name")] if logged.unknown else []
     if logged.unknown and logged.everything:
         yield Note(clean(", ".join(logged.unknown)), lead="Other names: ")
-    elif logged.unknown or left_out:
-        others = [f"{plural(len(logged.unknown), 'other name')}"] if logged.unknown else []
-        yield Note(f"Not shown: {', '.join((*left_out, *others))} (--all).", "dim")
-    yield Note(to_do(logged), "bold", indent=0)
+    elif left_out and not logged.everything:
+        yield Note(f"Not shown: {', '.join(left_out)} (--all).", "dim")
+    yield Note(_to_do(logged), "bold", indent=0)

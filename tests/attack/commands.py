@@ -11,7 +11,7 @@ from rlcorr_cli.show.figures.kinds import KINDS as PICTURES
 from rlcorr_cli.show.forms import FORMS, PAGES, SHEETS
 
 PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
-READ_FILES = ("--plan", "--rules", "--baseline", "--clean-dump", "--join", "--tokenizer")
+READ_FILES = ("--plan", "--rules", "--baseline", "--clean-dump", "--join", "--tokenizer", "--throughput")
 """Options that name a file to read; every other option that names a path names an output."""
 PATHS = ("PATH", "FILE", "DIR", "REPORT")
 PLAN = ("--rs", "ratio.seq_mean:0.9,1.1", "--is", "token")
@@ -110,6 +110,11 @@ def _forms() -> Iterator[Form]:
     yield from (_form("check", o=f"c{suffix}") for suffix in PAGES)
     yield from (_form("plot", "--kind", kind, o="p.svg") for kind in PICTURES)
     yield from (_form("plot", "--json", o=f"p{suffix}") for suffix in PICTURE_SUFFIXES)
+
+
+def forms_of_logs() -> Iterator[Form]:
+    """The same of a command on a log of metrics."""
+    yield from (_form("scalars", o=f"s{suffix}") for suffix in SHEETS)
 
 
 @lru_cache(1)

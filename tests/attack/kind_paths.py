@@ -11,11 +11,11 @@ from itertools import combinations, pairwise
 from pathlib import Path
 
 from case import ANY, DATA, FAILS, OK, OUTPUT, USAGE, Case, Cases, SetUp, Surroundings, made, nothing, together, written
-from commands import DUMPS, PLAN, READ_FILES, SWEPT, forms, output_options, parameters
-from dumps_of import bad, part, sample
+from commands import DUMPS, PLAN, READ_FILES, SWEPT, forms, forms_of_logs, output_options, parameters
+from dumps_of import bad, log, part, sample
 from values import N
 
-DUMP = "dump.parquet"
+DUMP, LOG = "dump.parquet", "log.jsonl"
 DONE, REFUSED, EITHER = {OK}, {USAGE, OUTPUT}, {OK, USAGE, OUTPUT}
 THESIS = "a thesis\n"
 
@@ -161,7 +161,7 @@ def cases() -> Cases:
 
 @cache
 def suffixes() -> dict[tuple[str, str], tuple[str, ...]]:
-    """Command and option -> suffixes of what it writes: those of `forms`, else OTHERS."""
+    """Command and option -> suffixes of what it writes: those of its forms, else OTHERS."""
     found = {
         output: QUARANTINES if output[1] == "--quarantine" else OTHERS
         for output in output_options()
@@ -171,7 +171,7 @@ def suffixes() -> dict[tuple[str, str], tuple[str, ...]]:
         options = {output[1], output[1].replace("--output", "-o")}
         tried = (
             "".join(path.partition(".")[1:])
-            for form in forms()
+            for form in (*forms(), *forms_of_logs())
             for option, path in pairwise(form.args)
             if form.args[0] == output[0] and option in options
         )
@@ -192,7 +192,7 @@ def writes(command: str, option: str, suffix: str, argument: str, overwrite: boo
     more += ["-o", "first.svg"] if command == "plot" and option != "--output" else []
     more += ["--kind", "ratio"] if command == "plot" else []
     more += ["--once", "--every", "0", "--state", "first.rlcorr"] if command == "watch" else []
-    reads = (DUMP, DUMP) if command == "diff" else (DUMP,)
+    reads = {"diff": (DUMP, DUMP), "scalars": (LOG,)}.get(command, (DUMP,))
     return (command, *reads, *more, option, argument, *["--overwrite"] * overwrite)
 
 
@@ -200,9 +200,13 @@ FIRST = ("first.parquet", "first.svg", "first.rlcorr")
 """Outputs that `writes` has beside the one that is tried."""
 
 
-def _read(command: str, option: str) -> SetUp:
+def read_by(command: str, option: str) -> SetUp:
     """What the command reads."""
-    return written(DUMP, (bad if option == "--quarantine" else sample)(".parquet"))
+    return (
+        written(LOG, log())
+        if command == "scalars"
+        else written(DUMP, (bad if option == "--quarantine" else sample)(".parquet"))
+    )
 
 
 def _at(command: str, option: str, suffix: str, overwrite: bool, name: str, place: Place) -> Case:
@@ -219,7 +223,7 @@ def _at(command: str, option: str, suffix: str, overwrite: bool, name: str, plac
         kind="paths",
         factors=(f"{command} {option}", suffix or "directory", "--overwrite" if overwrite else "new", name),
         args=writes(command, option, suffix, argument, overwrite),
-        set_up=together(_read(command, option), parent, made(place.make, path) if place.make else nothing),
+        set_up=together(read_by(command, option), parent, made(place.make, path) if place.make else nothing),
         outputs=(*at, *FIRST),
         statuses=frozenset(_ends(command, place, name, suffix, overwrite)),
         rows=N,
@@ -256,7 +260,7 @@ def _again(command: str, option: str, suffix: str, overwrite: bool) -> Case:
         factors=(f"{command} {option}", suffix or "directory", "--overwrite" if overwrite else "new", "its own output"),
         args=args,
         first=(args,),
-        set_up=_read(command, option),
+        set_up=read_by(command, option),
         outputs=(f"out{suffix}", *FIRST),
         statuses=frozenset(ends),
         rows=N,
@@ -275,12 +279,12 @@ def _over_what_is_read(command: str, option: str, suffix: str) -> Iterator[Case]
             if read == "dump":
                 line[1] = name
                 dump = bad if option == "--quarantine" else sample
-                is_totals = (command, suffix) == ("analyze", ".rlcorr")
-                files = written(name, part() if is_totals else dump(".parquet"))
-                line += [] if is_totals else ["--format", "parquet"]
+                is_totals, is_log = (command, suffix) == ("analyze", ".rlcorr"), command == "scalars"
+                files = written(name, part() if is_totals else log() if is_log else dump(".parquet"))
+                line += [] if is_totals or is_log else ["--format", "parquet"]
             else:
                 line += [read, name]
-                files = together(_read(command, option), written(name, READ_TEXTS[read]))
+                files = together(read_by(command, option), written(name, READ_TEXTS[read]))
             yield Case(
                 kind="paths",
                 factors=(f"{command} {option}", suffix or "directory", f"over the {read}", spelling),
@@ -297,6 +301,7 @@ READ_TEXTS = {
     "--clean-dump": "{}",
     "--join": '{"rollout_log_probs": [-0.5], "sample_id": 1}',
     "--tokenizer": '{"model": {"type": "WordPiece", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"}}',
+    "--throughput": "lag,tokens_per_second\n0,15000\n",
 }
 
 

@@ -22,8 +22,8 @@ from case import (
     written,
 )
 from commands import PLAN, Form, forms
-from dumps_of import bad, sample
-from kind_paths import FIRST, suffixes, writes
+from dumps_of import sample
+from kind_paths import FIRST, read_by, suffixes, writes
 from values import N
 from warm import LIMIT_SECONDS
 
@@ -243,7 +243,7 @@ def _disks() -> Cases:
                     kind="surroundings",
                     factors=(f"{command} {option} {suffix or 'directory'}", disk),
                     args=writes(command, option, suffix, f"{path}{suffix}", overwrite=False),
-                    set_up=together(written(DUMP, (bad if option == "--quarantine" else sample)()), set_up),
+                    set_up=together(read_by(command, option), set_up),
                     outputs=FIRST if command == "watch" else (),
                     statuses=frozenset((OUTPUT,)),
                     around=around,

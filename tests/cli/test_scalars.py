@@ -50,6 +50,15 @@ def test_check_fails_on_a_step_that_is_no_number(tmp_path: Path) -> None:
     assert "step 3" not in ran.out
 
 
+def test_a_trainer_s_kl_is_held_to_no_default_rule(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"step": 1, "kl": 0.5, "rollout_corr/k3_kl": 0.0001}\n')
+    assert run("check", str(path)).status == 0
+    assert "kl is 0.5" in run("check", str(path), "--max", "kl=0.4").out
+    path.write_text('{"step": 1, "kl": 0.5, "rollout_corr/kl": 0.0001}\n')
+    assert run("check", str(path)).status == 0
+
+
 @pytest.mark.parametrize(
     "options", [("--preset", "token_is"), ("--group-by", "step"), ("--fail-on", "far"), ("--baseline", "base.json")]
 )

@@ -140,14 +140,19 @@ def test_a_tensor_of_one_number_is_a_scalar(tmp_path: Path) -> None:
 
     from rlcorr_cli.files.tfrecords import record
 
-    packed = TensorProto(dtype=1, float_val=[0.25]), TensorProto(dtype=1, tensor_content=b"\0\0\0\x3f")
+    packed = (
+        TensorProto(dtype=1, float_val=[0.25]),
+        TensorProto(dtype=1, tensor_content=b"\0\0\0\x3f"),
+        TensorProto(dtype=1, tensor_content=bytes(8)),  # two numbers are no scalar
+        TensorProto(dtype=9, tensor_content=b"\3" + bytes(7)),
+    )
     content = b""
     for step, tensor in enumerate(packed):
         value = Summary.Value(tag=GAP, tensor=tensor)
         content += record(Event(step=step, summary=Summary(value=[value])).SerializeToString())
     path = tmp_path / "events.out.tfevents.1.tf"
     path.write_bytes(content)
-    assert of(path).series == {GAP: {0: 0.25, 1: 0.5}}
+    assert of(path).series == {GAP: {0: 0.25, 1: 0.5, 3: 3.0}}
 
 
 def test_verl_s_own_logger_is_read_whole() -> None:
@@ -188,6 +193,86 @@ def test_steps_of_a_part_that_was_given_up_are_left_out(tmp_path: Path) -> None:
     lines(path, [{"step": step, **values} for run in (STEPS, again) for step, values in run.items()])
     assert list(of(path).series[GAP]) == list(range(1, 14))
     assert "The run went back, and is at step 13 now: later steps are of what was given up." in of(path).notes
+
+
+def test_a_nan_that_is_logged_once_is_not_logged_again(tmp_path: Path) -> None:
+    log = of(lines(tmp_path / "log.jsonl", [{"step": n, GAP: float("nan") if n == 6 else 1.0} for n in (*range(8), 6)]))
+    assert list(log.series[GAP]) == [*range(8)]
+    assert log.notes == ()
+
+
+def test_a_step_that_is_logged_again_is_named(tmp_path: Path) -> None:
+    steps = (*range(1, 6), 5, *range(6, 31))
+    path = lines(tmp_path / "log.jsonl", [{"step": step, GAP: float(n)} for n, step in enumerate(steps)])
+    assert of(path).notes == ("Step 5 is logged more than once: what comes last counts.",)
+
+
+def test_a_part_in_a_file_of_its_own_that_went_back_ends_the_run(tmp_path: Path) -> None:
+    first = flat(tmp_path / "a", STEPS)
+    again = flat(tmp_path / "b", {step: {GAP: 9.0, OTHER: 9.0} for step in range(11, 14)})
+    assert list(of(again, first).series[GAP]) == list(range(1, 14))
+
+
+def test_logs_that_share_one_name_do_not_send_each_other_back(tmp_path: Path) -> None:
+    train = flat(tmp_path / "train", {step: {**values, "epoch": step / 10} for step, values in STEPS.items()})
+    scores = flat(tmp_path / "eval", {step: {"eval/score": 1.0, "epoch": step / 9} for step in (2, 8)})
+    assert list(of(train, scores).series[GAP]) == list(STEPS)
+    assert list(of(train, scores).series["epoch"]) == list(STEPS)
+    assert of(train, scores).notes == ("Steps 2 to 8 are logged more than once: what comes last counts.",)
+
+
+def test_what_ranks_log_again_is_replaced_before_their_mean_is_taken(tmp_path: Path) -> None:
+    first, again = range(1, 11), range(8, 10)
+    ranks = [
+        lines(
+            tmp_path / f"{n}.jsonl",
+            [*({"step": step, GAP: n + 0.5} for step in first), *({"step": step, GAP: n + 5.0} for step in again)],
+        )
+        for n in range(2)
+    ]
+    log = of(*ranks)
+    assert list(log.series[GAP]) == list(range(1, 10))
+    assert (log.series[GAP][7], log.series[GAP][8]) == (1.0, 5.5)
+    assert log.notes[1:] == (
+        "Steps 8 to 9 are logged more than once: what comes last counts.",
+        "The run went back, and is at step 9 now: later steps are of what was given up.",
+    )
+
+
+@pytest.mark.parametrize("name", ["gap/max", "gap_min", GAP])
+def test_nan_of_one_rank_stays_in_any_order(name: str, tmp_path: Path) -> None:
+    ranks = [
+        flat(tmp_path / f"{n}", {step: {name: n if step != 4 else float("nan")} for step in range(8)}) for n in (1, 2)
+    ]
+    ranks.append(flat(tmp_path / "3", {step: {name: 3.0} for step in range(8)}))
+    for order in (ranks, ranks[::-1]):
+        assert math.isnan(of(*order).series[name][4])
+        assert of(*order).series[name][5] == {"x": 3.0, "n": 1.0, "l": 2.0}[name[-1]]
+
+
+def test_a_maximum_that_is_averaged_over_batches_is_one(tmp_path: Path) -> None:
+    name = "rollout_corr/rollout_is_max/mean"
+    ranks = [flat(tmp_path / f"{n}", {step: {name: n} for step in range(8)}) for n in range(3)]
+    assert of(*ranks).series[name][4] == 2.0
+
+
+def test_a_time_of_log_probs_makes_no_dump_of_a_log(tmp_path: Path) -> None:
+    path = flat(tmp_path / "log", {step: {GAP: 1.0, "timing_s/old_log_prob": 2.0} for step in range(3)})
+    assert is_log([str(path)])
+    assert list(of(path).series) == [GAP, "timing_s/old_log_prob"]
+
+
+def test_lines_after_a_byte_order_mark_are_lines(tmp_path: Path) -> None:
+    path = flat(tmp_path / "log", STEPS)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert is_log([str(path)])
+    assert list(of(path).series[GAP]) == list(STEPS)
+
+
+@pytest.mark.parametrize("name", ["global_steps", "gen_step"])
+def test_a_step_may_be_called_as_in_a_dump(name: str, tmp_path: Path) -> None:
+    path = lines(tmp_path / "log.jsonl", [{name: step, GAP: 1.0} for step in range(3)])
+    assert list(of(path).series[GAP]) == [0, 1, 2]
 
 
 def test_parts_of_a_run_are_one_series_in_any_order(tmp_path: Path) -> None:
@@ -244,7 +329,8 @@ def test_ranks_of_unlike_values_have_a_mean(tmp_path: Path) -> None:
         ("a.txt", b"hello\nworld\n", "is no log of metrics"),
         ("a.csv", b"a,b\n1,2\n", "is no log of metrics"),
         ("a.csv", b"Step,x - k,y - k\n1,2,3\n", "holds 2 runs, x, y"),
-        ("a.json", b'{"a": 1,\n "b": 2}', "cannot be read as JSON of metrics"),
+        ("a.json", b'{"a": 1,\n "b": 2}', "cannot be read as JSON of metrics: it is damaged, or holds other things"),
+        ("a.json", b"[1, 2]", "cannot be read as JSON of metrics: it is damaged, or holds other things"),
         ("events.out.tfevents.1", b"\x10" + bytes(40), "the checksum at byte 0 is wrong"),
         ("a.jsonl", b"\xff\xfe", "is no log of metrics"),
     ],

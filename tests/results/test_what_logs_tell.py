@@ -166,6 +166,29 @@ def test_values_that_are_no_numbers_are_told_and_have_no_part_in_a_course(tmp_pa
     assert "k3_kl is NaN or infinite at steps 1 and 3." in _texts(nan)
 
 
+def test_the_status_is_the_worst_of_any_metric(tmp_path: Path) -> None:
+    from rlcorr_cli.show import document_of
+
+    log = logged(tmp_path / "a.jsonl", prob_abs_diff_mean=[0.05] * 9, rollout_is_std=[float("nan")] * 9)
+    assert [metric.status for metric in log.metrics] == ["warn", "fail"]
+    assert document_of(log).status == "fail"
+
+
+def test_a_log_without_a_gap_says_so_first_and_tells_each_course_once(tmp_path: Path) -> None:
+    noise = np.exp(np.random.default_rng(0).normal(0, 0.05, 40))
+    std = 0.001 * noise * np.where(np.arange(40) < 25, 1.0, 4.0)
+    texts = _texts(logged(tmp_path / "a.jsonl", rollout_is_std=std.tolist()))
+    assert texts[0] == "None of the names tells the size of the gap, as k3_kl does."
+    assert sum("rollout_is_std" in text for text in texts) == 1
+
+
+def test_two_names_of_one_metric_that_break_its_rule_are_both_told(tmp_path: Path) -> None:
+    names = {"k3_kl": [0.001] * 8 + [9.0, 0.001], "rollout_corr/k3_kl": [9.0] + [0.001] * 9}
+    texts = " ".join(_texts(logged(tmp_path / "a.jsonl", **names)))
+    assert "Step 8 breaks the rule on k3_kl." in texts
+    assert "Step 0 breaks the rule on rollout_corr/k3_kl." in texts
+
+
 def _texts(log: LoggedScalars) -> list[str]:
     from rlcorr_cli.show import document_of
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 
+from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.metrics.weights import KEPT_SIZE
 from rlcorr_cli.results.course import FEWEST_EFFECTIVE, is_known
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import RULES, Rule, rule_on
-from rlcorr_cli.results.scalars import COLUMN, LoggedMetric
+from rlcorr_cli.results.scalars import LoggedMetric
 from rlcorr_cli.results.trends import Course, Missing, course
 from rlcorr_cli.show.figures import style, ticks
 from rlcorr_cli.show.figures.style import BLUE, GREEN, INK, ORANGE, RED, mark
@@ -291,12 +292,12 @@ def logged(ax: Axes, metric: LoggedMetric) -> str:
     places, values = np.array([*metric.values]), np.array([*metric.values.values()]).clip(-LARGEST, LARGEST)
     nowhere = np.full((2, len(places)), np.nan)
     name, rough = metric.name, np.zeros(len(places), bool)
-    curves = Course(name=COLUMN, places=places, values={name: values}, intervals={name: nowhere}, rough={name: rough})
+    curves = Course(name=STEP, places=places, values={name: values}, intervals={name: nowhere}, rough={name: rough})
     _draw_lines(ax, curves, [(name, "_", BLUE)])
     _by_factors(ax, values)
     if metric.broken:
         _rule_lines(ax, RULES, metric.metric, opens=True)
-    return course_of_metric(metric.course, metric.shift, style.label(name), COLUMN) if metric.course else ""
+    return course_of_metric(metric.course, metric.shift, style.label(name), STEP) if metric.course else ""
 
 
 def k3_course(ax: Axes, report: Report) -> str:
