@@ -19,6 +19,8 @@ from recording_loop import ROWS, batch, train
 
 from rlcorr_cli import Recorder, analyze, inspect, watch
 from rlcorr_cli.errors import DataError, OutputError, UsageError
+from rlcorr_cli.layouts.memory import HostMemory
+from rlcorr_cli.reading.recorded import rows_of, snapshot
 from tests.layouts import trainers
 from tests.layouts.trainers import ARRAYS, LENGTHS, PROMPT
 
@@ -462,3 +464,74 @@ def test_numbers_of_64_bits_stay_what_they_are(tmp_path: Path) -> None:
     rows = recorded(tmp_path, held)
     assert rows[1]["token_ids"] == [1 << 40] * 4
     assert rows[1]["sample_id"] == 1 << 40
+
+
+def test_a_list_of_packs_is_cut_at_the_ends_of_each(tmp_path: Path) -> None:
+    first, second = trainers.packed(), trainers.packed()
+    rows = recorded(tmp_path, [first, second])
+    assert [len(row["old_log_probs"]) for row in rows] == [len(row["old_log_probs"]) for row in rows[:3]] * 2
+    assert len(rows) == 2 * len(LENGTHS)
+
+
+def test_rows_with_a_matrix_in_each_are_no_batches(tmp_path: Path) -> None:
+    columns = trainers.ragged()
+    made = [{name: column[i] for name, column in columns.items()} for i in range(3)]
+    rows = recorded(tmp_path / "b", [{**row, "hidden": torch.ones(n, 5)} for row, n in zip(made, LENGTHS, strict=True)])
+    assert [row["response_mask"] for row in rows] == [row["response_mask"] for row in recorded(tmp_path / "a", columns)]
+
+
+def test_lists_and_rows_of_which_one_lacks_a_value_are_copied() -> None:
+    lists = [[-1.0] * 3 for _ in range(3)]
+    tensors = [torch.full((3,), -1.0), None, torch.full((3,), -1.0)]
+    held = {"rollout_log_probs": lists, "old_log_probs": lists, "prefill_log_probs": tensors}
+    taken = snapshot(held, HostMemory(), 1)
+    lists[2][:] = [-9.0] * 3
+    tensors[2].fill_(-9.0)  # type: ignore[union-attr]
+    row = rows_of(taken).to_pylist()[2]
+    assert row["rollout_log_probs"] == row["prefill_log_probs"] == [-1.0] * 3
+
+
+def test_response_ids_before_the_first_token_that_counts_are_no_prompt(tmp_path: Path) -> None:
+    held = batch(3)
+    held["response_mask"][:, 0] = 0
+    held["response_token_ids"] = held.pop("completion_ids")
+    held["response_token_ids"][:, 0] = 7  # <think>, forced
+    del held["prompt_ids"], held["prompt_mask"]
+    assert "prompt_id" not in recorded(tmp_path, held)[0]
+
+
+def test_texts_of_prompts_are_hashed_where_there_are_no_ids(tmp_path: Path) -> None:
+    prompts = [[{"role": "user", "content": text}] for text in ("Why?", "Why?", "How?")]
+    for name, values in (("texts", ["Why?", "Why?", "How?"]), ("messages", prompts)):
+        first, second, third = recorded(tmp_path / name, {**trainers.ragged(), "prompt": values})
+        assert first["prompt_id"] == second["prompt_id"] != third["prompt_id"]
+        assert {"prompt", "prompt_length"}.isdisjoint(first)
+        assert len(recorded(tmp_path / f"{name} shared", {**trainers.ragged(), "prompt": values}, share=0.999)) == 3
+
+
+def test_a_mask_of_prompt_and_response_tells_the_padding_of_prompts(tmp_path: Path) -> None:
+    ones = np.ones((3, 4), np.float32)
+    held = {"rollout_log_probs": -ones, "old_log_probs": -ones, "response_mask": ones}
+    prompts, padding = np.array([[5, 6, 7], [0, 6, 7], [9, 6, 7]]), np.array([[1, 1, 1], [0, 1, 1], [0, 1, 1]])
+    rows = recorded(tmp_path, {**held, "prompts": prompts, "attention_mask": np.concatenate([padding, ones], axis=1)})
+    assert [row["prompt_length"] for row in rows] == [3, 2, 2]
+    first, second, third = (row["prompt_id"] for row in rows)
+    assert first != second == third
+
+
+def test_a_share_without_prompts_is_by_the_first_name_of_groups(tmp_path: Path) -> None:
+    columns = {name: values for name, values in groups(100, 1).items() if name != "prompt_ids"}
+    chosen = []
+    for run in "ab":
+        held = {**columns, "uid": [f"{run}/{group}" for group in columns["group_id"]]}
+        chosen.append([row["group_id"] for row in recorded(tmp_path / run, held, share=0.3)])
+    assert chosen[0] == chosen[1]
+
+
+@pytest.mark.parametrize("lacking", ["rollout_log_probs", "old_log_probs"])
+def test_the_policy_that_lacks_is_asked_for(lacking: str, tmp_path: Path) -> None:
+    held = trainers.ragged()
+    del held[lacking]
+    with pytest.raises(DataError) as caught:
+        recorded(tmp_path, held)
+    assert caught.value.hint == f'Give a mapping of what it holds, and "{lacking}" beside it.'

@@ -14,7 +14,7 @@ import queue
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -101,7 +101,7 @@ class Recorder:
         self._process = os.getpid()
         self._thread: threading.Thread | None = None
         self._free: queue.LifoQueue[HostMemory] = queue.LifoQueue()  # what was used last, which has its pages
-        self._copied: queue.Queue[tuple[Held, HostMemory, RecordedStep] | None] = queue.Queue()
+        self._copied: queue.Queue[tuple[Sequence[Held], HostMemory, RecordedStep] | None] = queue.Queue()
         for _ in range(QUEUED):
             self._free.put(HostMemory())
         self._n_files = Counter[tuple[int, int]]()
@@ -176,7 +176,7 @@ class Recorder:
             self._attempt(mark.step, partial(self._write_file, taken, mark))
             self._free.put(host)
 
-    def _write_file(self, taken: Held, mark: RecordedStep) -> None:
+    def _write_file(self, taken: Sequence[Held], mark: RecordedStep) -> None:
         worker = mark.rank if mark.world != 1 else None
         rows = rows_of(taken, share=self._share, text=self._text, worker=worker)
         if not rows.num_rows:  # as of a small share
