@@ -90,7 +90,8 @@ def _unpacked(values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_numbers(values: Any) -> bool:
-    """Whether it is a tensor or an array, or a list that begins with a number, a tensor or another list."""
+    """Whether it may be a column of numbers: a tensor or an array, or a list that begins with one, a number or such a
+    list."""
     if isinstance(values, (list, tuple)):
         return bool(values) and (isinstance(values[0], int | float) or is_numbers(values[0]))
     return isinstance(values, np.ndarray) or hasattr(values, "detach")
@@ -165,6 +166,7 @@ class HostMemory:
 
 
 def _fits(array: Array) -> bool:
-    """Whether whole numbers fit in 32 bits; of numbers from 0 up all bits together say so, in one pass."""
+    """Whether whole numbers fit in 32 bits.  The bitwise or of numbers from 0 up is below a power of 2 where all are,
+    which takes one pass; it is negative where one of them is, and then the least and the largest tell."""
     bits = int(np.bitwise_or.reduce(array, axis=None))
     return 0 <= bits < LARGEST or (bits < 0 and array.min() >= -LARGEST and array.max() < LARGEST)

@@ -61,10 +61,9 @@ def snapshot(batch: Any, host: HostMemory, step: int) -> Sequence[Held]:
     if parts is None:
         message = f"A batch is a mapping of tensors or an object that holds some, not of type {type(batch).__name__}."
         raise DataError(message, "Give what the trainer computes its loss of.")
-    for part in parts:
-        if batch_layout(part) is None:
-            as_columns(batch, part)  # raises for what is no batch
-            _check_both_policies([name for name, values in part.values.items() if values is not None])
+    for part in [part for part in parts if batch_layout(part) is None]:
+        as_columns(batch, part)  # raises for what is no batch
+        _check_both_policies([name for name, values in part.values.items() if values is not None])
     return [_copied(part, host, number, step) for number, part in enumerate(parts)]
 
 
@@ -103,8 +102,9 @@ def rows_of(taken: Sequence[Held], *, share: float = 1.0, text: bool = False, wo
     if worker is not None and set(names).isdisjoint(LEVELS["worker"]):
         more["worker"] = as_arrow(np.full(table.num_rows, worker, np.int64))
     response, table = _response(table), _with(table, more)
-    columns = {name: table[name].combine_chunks() for name in table.column_names}
-    written = {name: _recorded_column(name, column, response, text) for name, column in columns.items()}
+    written = {
+        name: _recorded_column(name, table[name].combine_chunks(), response, text) for name in table.column_names
+    }
     return pa.table({name: column for name, column in written.items() if column is not None})
 
 
