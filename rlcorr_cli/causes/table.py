@@ -614,11 +614,11 @@ _OF_A_GAP = (
         meaning="The two sides run different weights, or the same in a far coarser format.",
         looks="The difference in log-odds goes with the token's id across prompts, or is larger than number formats "
         "give.",
-        certainty="One of: 8-bit weights, another checkpoint, an adapter not merged, another prompt, RoPE. Which of "
-        "these, a dump cannot tell; but dropout and packed rows that see one another give the same token other "
-        "log-probs after the same prefix, which is told where samples of a prompt share one. With few tokens or "
-        "prompts rounding and changed weights look alike; a clean dump of the same model (`rlcorr diagnose DUMP "
-        "--clean-dump FILE`) tells them apart.",
+        certainty="One of: 8-bit weights, another checkpoint or a stale one, an adapter not merged, another prompt, "
+        "RoPE. Which of these, a dump cannot tell; but dropout and packed rows that see one another give the same "
+        "token other log-probs after the same prefix, which is told where samples of a prompt share one. With few "
+        "tokens or prompts rounding and changed weights look alike; a clean dump of the same model (`rlcorr diagnose "
+        "DUMP --clean-dump FILE`) tells them apart.",
         alike="stale_policy by updates on other rows; without token_ids noise of the same size.",
         advice=WEIGHTS,
     ),

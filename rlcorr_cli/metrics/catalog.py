@@ -24,7 +24,7 @@ from rlcorr_cli.metrics.framework_names import (
     LoggedName,
     verl_difference,
 )
-from rlcorr_cli.metrics.metric import Metric, Place, evaluated
+from rlcorr_cli.metrics.metric import GAP, Metric, Place, evaluated
 from rlcorr_cli.metrics.objective import OBJECTIVE, by_full_name, full_name
 from rlcorr_cli.metrics.rejections import (
     ALL_REJECTIONS,
@@ -250,6 +250,9 @@ def missing_metric_error(metric: str, origin: str, available: Collection[str]) -
     begins = any(name.startswith(f"{near}_") for name in known)
     is_near = len(near) <= LONGEST_NAME and (begins or get_close_matches(near, known, n=1))
     hint = f"Nearest: {nearest(near, known)}." if is_near or prefix else USUAL
+    if available and GAP not in available:  # of a log
+        ours = [name for name in available if name in DEFINITIONS] or [*available]
+        hint = f"This log has {', '.join(ours[:4])}; `rlcorr scalars LOG --all` lists all names."
     return UsageError(f"{origin}: there is no metric '{metric}' here.", hint)
 
 

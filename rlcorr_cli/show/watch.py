@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from rlcorr_cli.causes.wording import and_list, steps_named
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
+from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.results.course import FEWEST_TOKENS
 from rlcorr_cli.results.watched import UNREADABLE, Alarm, StepLine, Watched
 from rlcorr_cli.show.document import (
@@ -128,7 +129,9 @@ def _story_so_far(watched: Watched) -> Iterator[str]:
     """k3_kl, the steps that fail, the last alarms, and the story of the last step."""
     if watched.first_k3 is not None and watched.last_k3 is not None and watched.n_steps > 1:
         yield f"k3_kl began at {number(watched.first_k3)} and is {number(watched.last_k3)} now."
-    if watched.n_steps and watched.first_k3 is None:
+    if watched.n_steps and watched.first_k3 is None and not any(line.tokens for line in watched.steps):
+        yield f"The log has no {GAP}, so its rise raises no alarm: rules alone do (`--max kl=0.01`)."
+    elif watched.n_steps and watched.first_k3 is None:
         yield (
             f"No step was judged: it takes {FEWEST_TOKENS:,} tokens and {FEWEST_CLUSTERS} prompts, of one step or of "
             "small ones that follow each other."

@@ -524,3 +524,18 @@ def test_a_fault_that_explains_the_gap_is_said_before_the_rules() -> None:
     assert ran.out.split()[:4] == ["fail", "whole", "dump:", "Cause:"]
     assert "apply the same top-p in training" in " ".join(ran.out.split())
     assert "top_p" not in run("check", STEPS).out
+
+
+def test_a_metric_that_a_log_lacks_is_answered_with_those_that_it_has(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("step,epoch,rollout_corr/kl\n" + "".join(f"{step},0.5,0.001\n" for step in range(20)))
+    ran = run("check", str(log), "--max", "k3_kl=0.01")
+    assert (ran.status, ran.err.splitlines()[1]) == (2, "This log has kl; `rlcorr scalars LOG --all` lists all names.")
+
+
+def test_a_watched_log_without_k3_kl_says_that_its_rise_raises_no_alarm(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("step,rollout_corr/kl\n" + "".join(f"{step},{0.001 * 1.2**step}\n" for step in range(20)))
+    ran = run("watch", str(log), "--once", "--state", str(tmp_path / "w.rlcorr"))
+    assert "The log has no k3_kl, so its rise raises no alarm" in " ".join(ran.out.split())
+    assert "No step was judged" not in ran.out

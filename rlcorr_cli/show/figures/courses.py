@@ -29,7 +29,7 @@ PEAK = 1.5
 LARGEST = 1e100
 """No axis has ticks far beyond it."""
 WIDE = 30.0
-"""From this factor between the smallest and the largest on, weights stand on a logarithmic axis."""
+"""From this factor between the smallest and the largest on, values stand on a logarithmic axis."""
 INTERVAL = "95% interval"
 ROUGH = f"under {FEWEST_EFFECTIVE:g} effective"
 """What a dotted stretch of a curve, or a pale bar, stands on."""
@@ -56,7 +56,7 @@ def staleness(ax: Axes, report: Report) -> str:
     added = [each.added for each in lags if each.added]
     if added:
         values, ends = [of_base + a.value for a in added], [(of_base + a.low, of_base + a.high) for a in added]
-        label = f"lag {report.lags.base} and what lags add"
+        label = f"what lags add to lag {report.lags.base} within steps"
         ax.errorbar(
             np.array(told) + 0.1, values, yerr=_arms(values, ends), fmt="s", color=ORANGE, capsize=3, label=label
         )
@@ -176,6 +176,16 @@ def _course_words(what: str, curves: Course, name: str) -> str:
     return f"{went}; it is {extreme}, {number(float(known[at]))}, at {place}." if is_far else f"{went}."
 
 
+def _by_factors(ax: Axes, values: Floats, *seen: float) -> bool:
+    """Make the axis of values logarithmic where they span more than WIDE.  seen: what has to be on it, too."""
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    if not 0 < low * WIDE < high:
+        return False
+    ax.set_yscale("log")
+    ticks.logarithmic(ax.yaxis, min(low, *seen, high) / 1.5, max(high, *seen, low) * 1.5)
+    return True
+
+
 def mean_weight(ax: Axes, report: Report) -> str:
     """Mean raw IS weight, ideally 1."""
     curves = _followed(report, ["rollout_is_mean"])
@@ -183,10 +193,7 @@ def mean_weight(ax: Axes, report: Report) -> str:
         raise Missing("The plan weights nothing, so there is no mean weight.")
     _draw_curves(ax, curves, {"rollout_is_mean": "before clamping"}, ylabel="mean IS weight", ideal=1.0)
     values = curves.values["rollout_is_mean"]
-    low, high = float(np.nanmin(values)), float(np.nanmax(values))
-    if low > 0 and high > WIDE * low:
-        ax.set_yscale("log")
-        ticks.logarithmic(ax.yaxis, min(low, 1.0) / 1.5, max(high, 1.0) * 1.5)
+    _by_factors(ax, values, 1.0)
     _rule_lines(ax, report.rules, "rollout_is_mean")
     return _course_words("The mean weight", curves, "rollout_is_mean")
 
@@ -286,6 +293,7 @@ def logged(ax: Axes, metric: LoggedMetric) -> str:
     name, rough = metric.name, np.zeros(len(places), bool)
     curves = Course(name=COLUMN, places=places, values={name: values}, intervals={name: nowhere}, rough={name: rough})
     _draw_lines(ax, curves, [(name, "_", BLUE)])
+    _by_factors(ax, values)
     if metric.broken:
         _rule_lines(ax, RULES, metric.metric, opens=True)
     return course_of_metric(metric.course, metric.shift, style.label(name), COLUMN) if metric.course else ""
@@ -298,6 +306,7 @@ def k3_course(ax: Axes, report: Report) -> str:
     by = ax.get_xlabel()
     ax.set_title(f"k3 KL by {by}" if len(by) < 20 else "k3 KL by group")
     highest = max(float(np.nanmax(curves.values[GAP])), ax.dataLim.y1)  # of the curve, or of its band
-    ax.set_ylim(0, 1.1 * highest or 1.0)
+    if curves.labels or not _by_factors(ax, curves.values[GAP], highest):
+        ax.set_ylim(0, 1.1 * highest or 1.0)
     _rule_lines(ax, report.rules, GAP)
     return _course_words(GAP, curves, GAP)
