@@ -5,11 +5,12 @@
 It trains from FIRST to before LAST and prints the loss of its last step.  WAY: what it does in the end, or meanwhile.
 """
 
-import os
+import multiprocessing
 import sys
 from typing import Any
 
 import numpy as np
+from limits import LIMIT_SECONDS
 
 from rlcorr_cli import Recorder
 
@@ -65,12 +66,11 @@ def main(folder: str, first: int, last: int, way: str, rank: int, world: int) ->
     recorder = Recorder(folder, patience=60, **ranks)
     if way == "fork":
         train(recorder, first, first + 2)
-        child = os.fork()
-        loss = train(recorder, first + 2, last) if child else train(recorder, last, last + 2)
-        if not child:
-            recorder.close()
-            os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0
+        child = multiprocessing.get_context("fork").Process(target=train, args=(recorder, last, last + 2))
+        child.start()
+        loss = train(recorder, first + 2, last)
+        child.join(LIMIT_SECONDS)
+        assert child.exitcode == 0
     else:
         loss = train(recorder, first, last, rank)
     if way == "close":

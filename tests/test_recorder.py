@@ -1,10 +1,12 @@
 """Recorder: what it writes of each form of batch, and that nothing that goes wrong harms the loop that trains."""
 
+import multiprocessing
 import os
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,8 @@ from recording_loop import ROWS, batch, train
 
 from rlcorr_cli import Recorder, analyze, inspect, watch
 from rlcorr_cli.errors import DataError, OutputError, UsageError
+from rlcorr_cli.layouts.memory import HostMemory
+from rlcorr_cli.reading.recorded import rows_of, snapshot
 from tests.layouts import trainers
 from tests.layouts.trainers import ARRAYS, LENGTHS, PROMPT
 
@@ -275,7 +279,7 @@ def test_what_is_on_disk_when_a_process_is_killed_is_whole(tmp_path: Path) -> No
             while len(list(dump.glob(f"step-{first // 1000:05d}*"))) < 4 and process.poll() is None:
                 time.sleep(0.01)
             process.send_signal(signal.SIGKILL)
-            assert process.wait() == -signal.SIGKILL
+            assert process.wait(LIMIT_SECONDS) == -signal.SIGKILL
         assert steps_in(dump)[-3:] > [first]
         assert analyze(dump).whole.counts["bad_rows"] == 0
 
@@ -283,7 +287,8 @@ def test_what_is_on_disk_when_a_process_is_killed_is_whole(tmp_path: Path) -> No
 def test_what_a_killed_process_left_unfinished_is_removed(tmp_path: Path) -> None:
     code = "import sys; from pathlib import Path; from rlcorr_cli.files.destinations import temporary_name\n"
     code += "temporary_name(Path(sys.argv[1])).write_bytes(b'half')"
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "step-00000041.rank0.parquet")], check=True)
+    command = [sys.executable, "-c", code, str(tmp_path / "step-00000041.rank0.parquet")]
+    subprocess.run(command, check=True, timeout=LIMIT_SECONDS)
     assert len([*tmp_path.iterdir()]) == 1
     assert len(recorded(tmp_path, batch(41))) == ROWS
 
@@ -434,16 +439,25 @@ def test_masks_of_any_kind_and_rows_without_a_token_are_recorded(flag: Any, tmp_
         analyze(tmp_path / "half")
 
 
-def test_of_a_batch_without_rows_there_is_no_file(tmp_path: Path) -> None:
+def test_of_a_batch_without_rows_there_is_a_file_without_rows(tmp_path: Path) -> None:
     empty = np.zeros((0, 5), np.float32)
-    with Recorder(tmp_path, strict=True, share=0.5) as recorder:
+    dump = tmp_path / "dump"
+    with Recorder(dump, strict=True, share=0.5) as recorder:
         recorder.write(
             dict.fromkeys(("rollout_log_probs", "old_log_probs", "response_mask", "prompt_ids"), empty), step=1
         )
         recorder.write({**trainers.ragged(), "group_id": [3, 3, 3]}, step=2)
         recorder.write({**trainers.ragged(), "group_id": [2, 2, 2]}, step=3)
-    assert [path.name for path in files_of(tmp_path)] == ["step-00000003.rank0.parquet"]
+    assert [pq.read_metadata(path).num_rows for path in files_of(dump)] == [0, 0, 3]
     assert recorder.lost == []
+    assert analyze(dump).whole.counts["rows"] == 3
+    with Recorder(dump, strict=True, share=0.5, rank=0, world=2) as first:
+        first.write({**trainers.ragged(), "group_id": [3, 3, 3]}, step=4)
+    with Recorder(dump, strict=True, share=0.5, rank=1, world=2) as second:
+        second.write({**trainers.ragged(), "group_id": [2, 2, 2]}, step=4)
+    watched = watch(str(dump), once=True, state=str(tmp_path / "state.rlcorr"))
+    n_tokens = sum(map(sum, trainers.ragged()["response_mask"]))
+    assert [(line.step, line.tokens) for line in watched.steps if line.tokens] == [(3, n_tokens), (4, n_tokens)]
 
 
 def test_a_batch_of_a_framework_without_its_trained_policy_is_told(tmp_path: Path) -> None:
@@ -462,3 +476,163 @@ def test_numbers_of_64_bits_stay_what_they_are(tmp_path: Path) -> None:
     rows = recorded(tmp_path, held)
     assert rows[1]["token_ids"] == [1 << 40] * 4
     assert rows[1]["sample_id"] == 1 << 40
+
+
+def test_a_list_of_packs_is_cut_at_the_ends_of_each(tmp_path: Path) -> None:
+    first, second = trainers.packed(), trainers.packed()
+    rows = recorded(tmp_path, [first, second])
+    assert [len(row["old_log_probs"]) for row in rows] == [len(row["old_log_probs"]) for row in rows[:3]] * 2
+    assert len(rows) == 2 * len(LENGTHS)
+
+
+def test_rows_with_a_matrix_in_each_are_no_batches(tmp_path: Path) -> None:
+    columns = trainers.ragged()
+    made = [{name: column[i] for name, column in columns.items()} for i in range(3)]
+    rows = recorded(tmp_path / "b", [{**row, "hidden": torch.ones(n, 5)} for row, n in zip(made, LENGTHS, strict=True)])
+    assert [row["response_mask"] for row in rows] == [row["response_mask"] for row in recorded(tmp_path / "a", columns)]
+
+
+def test_lists_and_rows_of_which_one_lacks_a_value_are_copied() -> None:
+    lists = [[-1.0] * 3 for _ in range(3)]
+    tensors = [torch.full((3,), -1.0), None, torch.full((3,), -1.0)]
+    held = {"rollout_log_probs": lists, "old_log_probs": lists, "prefill_log_probs": tensors}
+    taken = snapshot(held, HostMemory(), 1)
+    lists[2][:] = [-9.0] * 3
+    tensors[2].fill_(-9.0)  # type: ignore[union-attr]
+    row = rows_of(taken).to_pylist()[2]
+    assert row["rollout_log_probs"] == row["prefill_log_probs"] == [-1.0] * 3
+
+
+def test_response_ids_before_the_first_token_that_counts_are_no_prompt(tmp_path: Path) -> None:
+    held = batch(3)
+    held["response_mask"][:, 0] = 0
+    held["response_token_ids"] = held.pop("completion_ids")
+    held["response_token_ids"][:, 0] = 7  # <think>, forced
+    del held["prompt_ids"], held["prompt_mask"]
+    assert "prompt_id" not in recorded(tmp_path, held)[0]
+
+
+def test_texts_of_prompts_are_hashed_where_there_are_no_ids(tmp_path: Path) -> None:
+    prompts = [[{"role": "user", "content": text}] for text in ("Why?", "Why?", "How?")]
+    for name, values in (("texts", ["Why?", "Why?", "How?"]), ("messages", prompts)):
+        first, second, third = recorded(tmp_path / name, {**trainers.ragged(), "prompt": values})
+        assert first["prompt_id"] == second["prompt_id"] != third["prompt_id"]
+        assert {"prompt", "prompt_length"}.isdisjoint(first)
+        assert len(recorded(tmp_path / f"{name} shared", {**trainers.ragged(), "prompt": values}, share=0.999)) == 3
+
+
+def test_a_mask_of_prompt_and_response_tells_the_padding_of_prompts(tmp_path: Path) -> None:
+    ones = np.ones((3, 4), np.float32)
+    held = {"rollout_log_probs": -ones, "old_log_probs": -ones, "response_mask": ones}
+    prompts, padding = np.array([[5, 6, 7], [0, 6, 7], [9, 6, 7]]), np.array([[1, 1, 1], [0, 1, 1], [0, 1, 1]])
+    rows = recorded(tmp_path, {**held, "prompts": prompts, "attention_mask": np.concatenate([padding, ones], axis=1)})
+    assert [row["prompt_length"] for row in rows] == [3, 2, 2]
+    first, second, third = (row["prompt_id"] for row in rows)
+    assert first != second == third
+
+
+def test_a_share_without_prompts_is_by_the_first_name_of_groups(tmp_path: Path) -> None:
+    columns = {name: values for name, values in groups(100, 1).items() if name != "prompt_ids"}
+    chosen = []
+    for run in "ab":
+        held = {**columns, "uid": [f"{run}/{group}" for group in columns["group_id"]]}
+        chosen.append([row["group_id"] for row in recorded(tmp_path / run, held, share=0.3)])
+    assert chosen[0] == chosen[1]
+
+
+@pytest.mark.parametrize("lacking", ["rollout_log_probs", "old_log_probs"])
+def test_the_policy_that_lacks_is_asked_for(lacking: str, tmp_path: Path) -> None:
+    held = trainers.ragged()
+    del held[lacking]
+    with pytest.raises(DataError) as caught:
+        recorded(tmp_path, held)
+    assert caught.value.hint == f'Give a mapping of what it holds, and "{lacking}" beside it.'
+
+
+def test_a_file_that_another_process_put_in_the_place_of_an_older_one_stays(tmp_path: Path) -> None:
+    recorded(tmp_path, batch(41))
+    first, second = Recorder(tmp_path, strict=True), Recorder(tmp_path, strict=True)
+    first.write(batch(41, 1), step=41)
+    first.close()
+    second.write(batch(41, 2), step=41)
+    with pytest.raises(OutputError, match="was written by another process meanwhile"):
+        second.close()
+    assert analyze(tmp_path).whole.values["k3_kl"] == pytest.approx(analyze(batch(41, 1)).whole.values["k3_kl"])
+
+
+def test_a_run_that_goes_on_with_fewer_ranks_and_batches_leaves_no_rows_of_the_earlier_one(tmp_path: Path) -> None:
+    for rank in range(3):
+        with Recorder(tmp_path, strict=True, rank=rank, world=3) as recorder:
+            for step in (5, 5, 6):
+                recorder.write(batch(step, rank), step=step)
+    for rank in range(2):
+        with Recorder(tmp_path, strict=True, rank=rank, world=2) as recorder:
+            recorder.write(batch(5, rank), step=5)
+    assert [path.name for path in files_of(tmp_path)] == [
+        *(f"step-00000005.rank{rank}.parquet" for rank in range(2)),
+        *(f"step-00000006.rank{rank}.parquet" for rank in range(3)),
+    ]
+
+
+def test_a_thread_that_cannot_be_started_costs_its_step_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    recorder = Recorder(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        recorder.write(batch(1), step=1)
+        recorder.close()
+    recorder.write(batch(2), step=2)
+    recorder.close()
+    assert steps_in(tmp_path) == [2]
+    assert recorder.lost == [1]
+
+
+def test_files_go_where_the_folder_was_when_the_recorder_was_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    recorder = Recorder("dump", strict=True)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    recorder.write(batch(1), step=1)
+    recorder.close()
+    assert steps_in(tmp_path / "dump") == [1]
+
+
+def test_how_much_is_lost_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.write(None, step=1)
+    recorder.write(None, step=2)
+    for step in (3, 4):
+        recorder.write(batch(step), step=step)
+        recorder.close()
+    assert told(caplog)[1:] == [f"2 steps are not recorded in {tmp_path}."]
+
+
+def test_a_step_that_is_lost_after_an_error_was_raised_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(tmp_path, strict=True)
+    with pytest.raises(DataError):
+        recorder.write(None, step=1)
+    recorder.write({**batch(2), "reward": np.ones(3)}, step=2)
+    with pytest.raises(DataError):
+        recorder.close()
+    assert told(caplog)[0].startswith("Step 2 is not recorded")
+
+
+def test_a_forked_process_has_lost_nothing(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.write(None, step=1)
+
+    def lose_another() -> None:
+        recorder.write(None, step=2)
+        sys.exit(len(recorder.lost))
+
+    child = multiprocessing.get_context("fork").Process(target=lose_another)
+    child.start()
+    child.join(LIMIT_SECONDS)
+    assert child.exitcode == 1
+    assert recorder.lost == [1]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.layouts.layout import Held, OpenedDump, Sample
-from rlcorr_cli.layouts.memory import as_array, as_rows
+from rlcorr_cli.layouts.memory import as_array_or_rows, as_rows
 from rlcorr_cli.layouts.pickled_batches import (
     Batch,
     Jagged,
@@ -194,13 +194,12 @@ def _prompts(ids: Array | Jagged, valid: Array | Jagged | None, before_end: Sequ
 
 def _tensor(name: str, value: Any) -> Array | Jagged:
     """A tensor of a batch in memory, or a list of one for each row."""
-    array = as_array(value)
-    rows = None if array is not None else as_rows(value)
-    if rows is not None and all(isinstance(row, (np.ndarray, list)) for row in rows):
-        arrays = [np.asarray(row) for row in rows]
+    array = as_array_or_rows(value)
+    if isinstance(array, list) and all(isinstance(row, (np.ndarray, list)) for row in array):
+        arrays = [np.asarray(row) for row in array]
         ends = np.cumsum([0, *map(len, arrays)])
         return Jagged(np.concatenate(arrays) if arrays else np.empty(0), ends[:-1], ends[1:])
-    if array is None or array.ndim != 2:
+    if not isinstance(array, np.ndarray) or array.ndim != 2:
         raise DataError(f"its {name} is not a tensor of rows and tokens.", HINT)
     return array
 

@@ -39,8 +39,8 @@ Found = TypeVar("Found", int, float, str)
 
 
 def as_number(value: Any) -> float | None:
-    """A number, also one of NumPy's; None of anything else, such as a dict of rewards."""
-    value = scalar(value)
+    """A number, also one of NumPy's, or alone in an array; None of anything else, such as a dict of rewards."""
+    value = value.item() if isinstance(value, np.ndarray) and value.size == 1 else scalar(value)
     if isinstance(value, int) and value.bit_length() > DOUBLE_BITS:
         return None
     return float(value) if isinstance(value, int | float) else None

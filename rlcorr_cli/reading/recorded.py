@@ -2,14 +2,15 @@
 
 `snapshot` copies what is known by name out of the trainer's hands.  `rows_of` makes rows of it, later and elsewhere: it
 is read as a batch in memory is for `analyze`, its columns get canonical names, and each row's lists run from the first
-to the last token that counts, floats in 32 bits.  Of a prompt stay a hash of its ids, `prompt_id`, and its length.  The
-file is Parquet, and says which step it holds, of which rank and of how many (`mark_of`).
+to the last token that counts, floats in 32 bits.  Of a prompt stay a hash of its ids, or of its text where there are no
+ids, `prompt_id`, and its length in ids.  The file is Parquet, and says which step it holds, of which rank and of how
+many (`mark_of`).
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, BinaryIO
 
@@ -37,6 +38,9 @@ from rlcorr_cli.reading.whole_rows import ArrowRows
 RENAMED = [name for name in ALIASES if name not in (*OF_ROWS, "sample_id")]
 """Columns that get their canonical names; those of others may be of another kind."""
 TEXTS = {*PROMPT_TEXTS, *TOKENS, "response", "response_text", "completion", "text", "output"}
+"""Columns that are written where they hold numbers, and as text only where that is wanted."""
+WHOLE = ("tokens", "token_ids")
+"""Columns of ids that may begin with the prompt's."""
 MARK = b"rlcorr_recorder"
 """The key of a file's metadata that tells what it holds."""
 
@@ -50,56 +54,65 @@ class RecordedStep:
     world: int
 
 
-def snapshot(batch: Any, host: HostMemory, step: int) -> Held:
-    """Copies of what may be recorded of a batch; a DataError of a batch of no kind that is known."""
-    given = held(batch)
-    if given is None:
+def snapshot(batch: Any, host: HostMemory, step: int) -> Sequence[Held]:
+    """Copies of what may be recorded of a batch, or of each of its micro batches; a DataError of one of no kind that is
+    known."""
+    parts = held(batch)
+    if parts is None:
         message = f"A batch is a mapping of tensors or an object that holds some, not of type {type(batch).__name__}."
         raise DataError(message, "Give what the trainer computes its loss of.")
-    framework, layout = batch_layout(given) or ("", None)
-    if layout is None:
-        as_columns(batch, given)
-        _refuse_others([name for name, values in given.values.items() if values is not None])
+    for part in [part for part in parts if batch_layout(part) is None]:
+        as_columns(batch, part)  # raises for what is no batch
+        _check_both_policies([name for name, values in part.values.items() if values is not None])
+    return [_copied(part, host, number, step) for number, part in enumerate(parts)]
+
+
+def _copied(part: Held, host: HostMemory, number: int, step: int) -> Held:
+    """number: of the micro batch, by which its copies have memory of their own."""
+    framework, layout = batch_layout(part) or ("", None)
     names = {*KNOWN, *TEXTS} if layout is None else {*layout.names()}
-    taken = {name: value for name, value in given.values.items() if name in names and value is not None}
-    copies = {name: host.copied(name, value) for name, value in taken.items()}
-    return Held(values=copies, facts=given.facts, step=step, framework=framework)
+    taken = {name: value for name, value in part.values.items() if name in names and value is not None}
+    copies = {name: host.copied(f"{number} {name}", value) for name, value in taken.items()}
+    return Held(values=copies, facts=part.facts, step=step, framework=framework)
 
 
-def _refuse_others(names: Sequence[str]) -> None:
+def _check_both_policies(names: Sequence[str]) -> None:
     """A DataError where two policies are not among columns of these names."""
     try:
         resolve(names, {}, PlanColumns())
     except DataError as error:
-        hint = 'Give it by that name: recorder.write({**batch, "old_log_probs": old}, step=step).'
+        lacking = "old_log_probs" if len(candidates("rollout_log_probs", names, {})) == 1 else "rollout_log_probs"
+        hint = f'Give a mapping of what it holds, and "{lacking}" beside it.'
         raise DataError(error.what, hint) from error
 
 
-def rows_of(taken: Held, *, share: float = 1.0, text: bool = False, worker: int | None = None) -> pa.Table:
+def rows_of(taken: Sequence[Held], *, share: float = 1.0, text: bool = False, worker: int | None = None) -> pa.Table:
     """The rows of a snapshot.  share: of prompts, by their hash: all rows of a prompt are taken, or none.  text: with
     texts.  worker: of rows that do not say theirs."""
-    name = in_memory(taken)
-    assert name is not None, "a snapshot was known by its keys"
-    table, names = name.table, name.table.column_names
-    _refuse_others(names)
-    theirs = {found[0]: name for name in RENAMED if len(found := candidates(name, names, {})) == 1}
-    table = table.rename_columns([theirs.get(name, name) for name in names])
-    table = _with_prompts(table, _response(table))
+    batch = in_memory(taken)
+    assert batch is not None, "a snapshot was known by its keys"
+    table, names = batch.table, batch.table.column_names
+    _check_both_policies(names)
+    canonical = {found[0]: name for name in RENAMED if len(found := candidates(name, names, {})) == 1}
+    table = table.rename_columns([canonical.get(name, name) for name in names])
+    table = _with_prompts(table, _response(table), () if taken[0].framework else WHOLE)
     if share < 1 and table.num_rows:
         table = take(table, np.flatnonzero(_chosen(table, share)))
-    more = {"step": as_arrow(np.full(table.num_rows, taken.step, np.int64))}
+    more = {"step": as_arrow(np.full(table.num_rows, taken[0].step, np.int64))}
     if worker is not None and set(names).isdisjoint(LEVELS["worker"]):
         more["worker"] = as_arrow(np.full(table.num_rows, worker, np.int64))
     response, table = _response(table), _with(table, more)
-    arrays = {name: _narrowed(name, table[name].combine_chunks(), response, text) for name in table.column_names}
-    return pa.table({name: array for name, array in arrays.items() if array is not None})
+    written = {
+        name: _recorded_column(name, table[name].combine_chunks(), response, text) for name in table.column_names
+    }
+    return pa.table({name: column for name, column in written.items() if column is not None})
 
 
 def write(rows: pa.Table, file: BinaryIO, mark: RecordedStep) -> None:
     """The rows as Parquet, which says what it holds."""
-    out = writer(".parquet", file, None, None)
+    out = writer(".parquet", file, losses=None, columns=None)
     out.write(ArrowRows(rows.replace_schema_metadata({MARK: json.dumps(vars(mark))})))
-    out.close("")
+    out.close(metadata="")
 
 
 def mark_of(path: str) -> RecordedStep | None:
@@ -110,7 +123,8 @@ def mark_of(path: str) -> RecordedStep | None:
 
 
 def has_all_ranks(path: str) -> bool | None:
-    """Whether beside a recorded file those of all ranks of its step are there; None of a file that nobody recorded."""
+    """Whether beside a recorded file those of all ranks of its step are there; None of a file that nobody recorded.
+    Where nobody knows how many there are, no other is waited for."""
     mark = mark_of(path) if ".rank" in os.path.basename(path) else None
     if mark is None:
         return None
@@ -124,68 +138,84 @@ def _with(table: pa.Table, columns: dict[str, Any]) -> pa.Table:
     return pa.table({**others, **columns})
 
 
-_Response = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
-"""Where each row's list begins and the last one ends, among the values of all; and of each where its first token that
-counts is, and what is behind its last one."""
+@frozen
+class _Response:
+    """Where each row's response is among the values of all rows.
+
+    offsets: i64[B+1], where each row's list begins, and the end of the last one.  first: i64[B], its first token that
+    counts.  end: i64[B], behind its last one; first where there is none.
+    """
+
+    offsets: NDArray[np.int64]
+    first: NDArray[np.int64]
+    end: NDArray[np.int64]
 
 
-def _response(table: pa.Table) -> _Response | None:
-    """Of the mask; None without one."""
+def _response(table: pa.Table) -> _Response:
+    """Of the mask; without one no list is found to be as long."""
     if "response_mask" not in table.column_names:
-        return None
+        return _Response(*[np.empty(0, np.int64)] * 3)
     flags, offsets = flattened(table["response_mask"].combine_chunks())
     valid = np.append(np.flatnonzero(as_numpy(flags, null=0)), len(flags))
-    place, end = np.searchsorted(valid, offsets[:-1]), np.searchsorted(valid[:-1], offsets[1:])
-    first = np.where(place == end, offsets[:-1], valid[place])
-    return offsets, first, np.where(place == end, first, valid[end - 1] + 1)
+    place, behind = np.searchsorted(valid, offsets[:-1]), np.searchsorted(valid[:-1], offsets[1:])
+    first = np.where(place == behind, offsets[:-1], valid[place])
+    return _Response(offsets, first, np.where(place == behind, first, valid[behind - 1] + 1))
 
 
-def _with_prompts(table: pa.Table, response: _Response | None) -> pa.Table:
-    """The table with a hash and the length of each row's prompt, of its own ids or of those before the response, in
-    the place of its ids."""
-    numbers = [field.name for field in table.schema if types.holds_mask(field.type)]
-    lists = {
-        name: flattened(table[name].combine_chunks()) for name in (*PROMPT_TEXTS, *PADDING, *TOKENS) if name in numbers
-    }
-    without = table.drop_columns([name for name in lists if name not in TOKENS])
-    masks = [as_numpy(lists.pop(name)[0], null=0) != 0 for name in PADDING if name in lists]
+def _with_prompts(table: pa.Table, response: _Response, whole: Sequence[str]) -> pa.Table:
+    """The table with a hash of each row's prompt, and the length of its ids, in their place; without ids that of its
+    text.  whole: columns of the ids of prompt and response."""
+    numbers = {field.name: table[field.name] for field in table.schema if types.holds_mask(field.type)}
+    named = [name for name in (*PROMPT_TEXTS, *PADDING, *whole) if name in numbers]
+    prompts = _prompt_ids({name: flattened(numbers[name].combine_chunks()) for name in named}, response)
+    table = table.drop_columns([name for name in named if name not in whole])
+    texts = next((table[name] for name in PROMPT_TEXTS if name in table.column_names), None)
+    more = {"prompt_length": as_arrow(np.array([len(ids) // 8 for ids in prompts], np.int32))} if prompts else {}
+    if not prompts and texts is not None and texts.null_count < len(texts):
+        prompts = [json.dumps(text, sort_keys=True, default=str).encode() for text in texts.to_pylist()]
+    hashes = {"prompt_id": as_texts([f"{_hash(prompt):016x}" for prompt in prompts])} if prompts else {}
+    return _with(table, {**hashes, **more})
+
+
+def _prompt_ids(lists: Mapping[str, tuple[pa.Array, NDArray[np.int64]]], response: _Response) -> list[bytes]:
+    """The ids of each row's prompt in 64 bits, without padding: its own, or those before the response.  None of it all
+    where no row has any."""
+    masks = [(as_numpy(lists[name][0], null=0) != 0, lists[name][1]) for name in PADDING if name in lists]
     for name, (values, offsets) in lists.items():
-        ends = offsets[1:]
-        if name in TOKENS and (response is None or not np.array_equal(offsets, response[0])):
+        if name in PADDING or (name in WHOLE and not np.array_equal(offsets, response.offsets)):
             continue
-        if name in TOKENS and response is not None:
-            ends = response[1]
-        ids = as_numpy(values, null=0).astype("<i8")
-        valid = next((mask for mask in masks if len(mask) == len(ids)), np.ones(len(ids), np.bool_))
-        spans = zip(offsets[:-1].tolist(), ends.tolist(), strict=True)
-        prompts = [ids[start:end][valid[start:end]].tobytes() for start, end in spans]
+        ids, lengths = as_numpy(values, null=0).astype("<i8"), np.diff(offsets)
+        # A mask is as long as the prompts, or as they and the response.
+        behind = (np.zeros_like(lengths), np.diff(response.offsets))
+        fitting = [mask for more in behind for mask in masks if np.array_equal(np.diff(mask[1]) - lengths, more)]
+        keep, places = fitting[0] if fitting else (np.ones(len(ids), np.bool_), offsets)
+        ends = response.first if name in WHOLE else offsets[1:]
+        spans = zip(offsets[:-1].tolist(), ends.tolist(), places[:-1].tolist(), strict=True)
+        prompts = [ids[start:end][keep[place : place + end - start]].tobytes() for start, end, place in spans]
         if any(prompts):
-            hashes = as_texts([_digest(prompt).hex() for prompt in prompts])
-            lengths = np.array([len(prompt) // ids.itemsize for prompt in prompts], np.int32)
-            return _with(without, {"prompt_id": hashes, "prompt_length": as_arrow(lengths)})
-    return without
+            return prompts
+    return []
 
 
-def _digest(content: bytes) -> bytes:
-    return hashlib.blake2b(content, digest_size=8).digest()
+def _hash(content: bytes) -> int:
+    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big")
 
 
 def _chosen(table: pa.Table, share: float) -> list[bool]:
     """Which rows are of a share of the prompts: by the prompt of a group's first row, or by the group's name."""
-    names = [name for name in (*LEVELS["group_id"], "prompt_id") if name in table.column_names]
+    names = [name for name in LEVELS["group_id"] if name in table.column_names]
     if not names:
         message = "The batch tells neither groups nor prompts, of which a share is to be taken."
         raise DataError(message, "Record all rows, with share=1, or add group_id to the batch.")
-    groups, prompts = table[names[0]].to_pylist(), table[names[-1]].to_pylist()
-    first: dict[Any, str] = {}
-    for group, prompt in zip(groups, prompts, strict=True):
-        first.setdefault(group, str(prompt))
-    return [int.from_bytes(_digest(first[group].encode()), "big") < share * 2**64 for group in groups]
+    groups = table[names[0]].to_pylist()
+    prompts = table["prompt_id" if "prompt_id" in names else names[0]].to_pylist()
+    first = dict(zip(groups[::-1], prompts[::-1], strict=True))  # what is put in last stays
+    return [_hash(str(first[group]).encode()) < share * 2**64 for group in groups]
 
 
-def _narrowed(name: str, array: pa.Array, response: _Response | None, text: bool) -> pa.Array | None:
-    """A column without padding, floats in lists in 32 bits, and nulls in the column's own type; None of one that is not
-    written."""
+def _recorded_column(name: str, array: pa.Array, response: _Response, text: bool) -> pa.Array | None:
+    """A column as it is written; None of one that is not.  One of nulls gets the type that it has in other steps, so
+    that the files have one schema."""
     if pa.types.is_null(array.type):
         return cast(array, TYPES[name]) if name in TYPES else None
     is_list = types.is_list(array.type)
@@ -194,12 +224,22 @@ def _narrowed(name: str, array: pa.Array, response: _Response | None, text: bool
     if not is_list:
         return array
     values, offsets = flattened(array)
+    return _cut(_narrowed(name, values), offsets, response)
+
+
+def _narrowed(name: str, values: pa.Array) -> pa.Array:
+    """Floats in 32 bits, a mask in 8; other values as they are."""
     if name == "response_mask":
         with suppress(pa.ArrowInvalid):  # what is not 0 and 1 is told where it is read
-            values = cast(values, pa.int8())
+            return cast(values, pa.int8())
     elif pa.types.is_floating(values.type):
-        values = cast(values, pa.float32(), lossy=True)
-    if response is not None and np.array_equal(offsets, response[0]):
-        first, lengths = as_arrow(response[1]), as_arrow(response[2] - response[1])
+        return cast(values, pa.float32(), lossy=True)
+    return values
+
+
+def _cut(values: pa.Array, offsets: NDArray[np.int64], response: _Response) -> pa.Array:
+    """Lists without what is before and behind the response, where they are as long as the mask."""
+    if np.array_equal(offsets, response.offsets):
+        first, lengths = as_arrow(response.first), as_arrow(response.end - response.first)
         values, offsets = flattened(pa.LargeListViewArray.from_arrays(first, lengths, values))
     return pa.ListArray.from_arrays(as_arrow(offsets.astype(np.int32)), values)

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from rlcorr_cli.errors import DataError, UsageError
-from rlcorr_cli.layouts.layout import Held
-from rlcorr_cli.layouts.memory import as_array, as_rows, held, is_numbers
+from rlcorr_cli.layouts.layout import BatchLayout, Held
+from rlcorr_cli.layouts.memory import as_array_or_rows, held, is_numbers
 from rlcorr_cli.layouts.table import batch_layout
 from rlcorr_cli.reading.arrow_values import as_arrow
 from rlcorr_cli.reading.batch import InMemory
@@ -47,27 +47,37 @@ def in_memory(value: Any) -> InMemory | None:
         raise UsageError(message, f'Take one, such as dataset["{splits[0]}"].')
     if isinstance(value, Mapping) and not [*value.keys()]:  # a TensorDict is neither true nor false
         raise UsageError("The table in memory has no columns.", LAY_OUT)
-    batch = held(value)
-    if batch is None:
+    parts = held(value)
+    if parts is None:
         return None
-    known = batch_layout(batch)
-    if known is None:
-        columns = as_columns(value, batch)
-        return None if columns is None else InMemory(as_table(columns))
-    name, layout = known
+    tables, notes = list[Table](), dict[str, None]()
+    for part in parts:
+        name, layout = batch_layout(part) or ("", None)
+        if layout is not None:
+            notes[f"read as {name}, {layout.title} (keys {', '.join(layout.keys)})."] = None
+        columns = as_columns(value, part) if layout is None else _of_framework(part, name, layout)
+        if columns is None:
+            return None
+        tables.append(as_table(columns))
     try:
-        columns = layout.columns(batch)
+        return InMemory(pa.concat_tables(tables, promote_options="permissive"), tuple(notes))
+    except pa.ArrowException as error:
+        raise DataError(f"The batches of the list differ: {error}.", "Give them one by one.") from error
+
+
+def _of_framework(batch: Held, name: str, layout: BatchLayout) -> Mapping[str, Any]:
+    try:
+        return layout.columns(batch)
     except DataError as error:
         message = f"The batch in memory, read as {name}, {layout.title}: {error.what}"
         raise type(error)(message if error.what.startswith("its ") else error.what, error.do) from error
-    return InMemory(as_table(columns), (f"read as {name}, {layout.title} (keys {', '.join(layout.keys)}).",))
 
 
 def as_columns(value: Any, batch: Held) -> Mapping[str, Any] | None:
     """The columns of what is of no framework: all of a mapping, or of rows that are mappings; of other objects those
     that are known by name, where the rollout's log-probs are among them.  None of what is no batch at all."""
     rows = value if isinstance(value, (list, tuple)) else [value]
-    if isinstance(value, Held) or all(isinstance(row, Mapping) for row in rows):
+    if all(isinstance(row, (Mapping, Held)) for row in rows):
         return batch.values
     if candidates("rollout_log_probs", [*batch.values], {}):
         return {name: values for name, values in batch.values.items() if name in KNOWN and values is not None}
@@ -98,14 +108,13 @@ def _is_dataset(value: Any) -> bool:
 
 
 def _column_in_memory(name: str, values: Any) -> pa.Array:
-    array = as_array(values)
-    if array is None or array.dtype == object:
-        rows = as_rows(values)
-        lists = _numbers_of_rows(rows)
+    array = as_array_or_rows(values)
+    if not isinstance(array, np.ndarray):
+        lists = _numbers_of_rows(array)
         if lists is not None:
             return lists
         try:
-            return pa.array(values if rows is None else rows)
+            return pa.array(values if array is None else array)
         except (pa.ArrowException, TypeError, ValueError) as error:
             raise DataError(f"{name} of the table in memory is not a column: {error}.", LAY_OUT) from error
     to_arrow = as_arrow if array.dtype.kind in "biuf" else pa.array

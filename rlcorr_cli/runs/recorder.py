@@ -4,8 +4,13 @@
 trainer.  One thread makes a file of each copy, in order: under a temporary name, then its own, so that whoever reads
 the folder sees whole files only.  Where the disk is slower than the trainer, no memory is free, and the step is lost.
 
-Nothing that goes wrong here reaches the trainer: of the first step that is lost the log `rlcorr` tells the reason; all
-are listed in `lost`.  A process that was forked begins anew, with a thread and memory of its own.
+Nothing that goes wrong here reaches the trainer, unless it asks for that with `strict`: of the first step that is lost
+the log `rlcorr` tells the reason; all are listed in `lost`.  A process that was forked begins anew, with a thread and
+memory of its own, and with nothing lost.
+
+A run that is started again replaces what an earlier one wrote of a step.  What was there when the recorder was made,
+and has not changed since, is an earlier run's.  Of a step that is written the files of this rank go, and, where this is
+rank 0, those of ranks that are no more.
 """
 
 import logging
@@ -14,7 +19,8 @@ import queue
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from multiprocessing.util import Finalize
 from pathlib import Path
@@ -68,11 +74,10 @@ class Recorder:
             raise UsageError(message, "every is 1 or more, share above 0 and up to 1, patience 0 or more seconds.")
         if scheme(os.fspath(folder)):
             raise UsageError(f"Recorder writes to a disk, not to {folder}.", "Name a folder, and copy its files.")
-        self.folder = Path(folder)
-        self.lost: list[int] = []
+        self.folder = Path(folder).absolute()
         self._every, self._share, self._patience, self._text = every, share, patience, text
         self._rank, self._world, self._strict = rank, world, strict
-        self._older = {path.name for path in self.folder.glob("step-*")}
+        self._older = {path.name: _version_of(path) for path in self.folder.glob("step-*")}
         self._begin()
 
     def __enter__(self) -> Self:
@@ -82,7 +87,7 @@ class Recorder:
         self.close()
 
     def write(self, batch: Any, *, step: int) -> None:
-        """Record a batch of a step, if it is one that is to be.  A second batch of a step makes a second file.
+        """Record a batch of a step, if `every` selects its step.  A second batch of a step makes a second file.
 
         batch: what the trainer holds: a mapping of padded, ragged or packed tensors, or its framework's own batch.  It
         is copied here, and may be overwritten after.
@@ -90,18 +95,21 @@ class Recorder:
         if self._process != os.getpid():
             self._begin()
         self._raise_late()
-        self._attempt(step, partial(self._take, batch, step))
+        self._attempt(step, partial(self._copy_batch, batch, step))
 
     def close(self) -> None:
-        """Wait until all is written.  A batch that is written after begins anew."""
+        """Wait until all is written.  `write` may be called after, and starts a thread again."""
         self._finish(None)
         self._raise_late()
 
     def _begin(self) -> None:
         self._process = os.getpid()
+        self.lost: list[int] = []
+        self._n_told = 0
         self._thread: threading.Thread | None = None
-        self._free: queue.LifoQueue[HostMemory] = queue.LifoQueue()  # what was used last, which has its pages
-        self._copied: queue.Queue[tuple[Held, HostMemory, RecordedStep] | None] = queue.Queue()
+        # Reuse the memory that was touched last: its pages exist.
+        self._free: queue.LifoQueue[HostMemory] = queue.LifoQueue()
+        self._copied: queue.Queue[tuple[Sequence[Held], HostMemory, RecordedStep] | None] = queue.Queue()
         for _ in range(QUEUED):
             self._free.put(HostMemory())
         self._n_files = Counter[tuple[int, int]]()
@@ -122,17 +130,24 @@ class Recorder:
             if self._strict and self._thread is not threading.current_thread():
                 raise
             self._error = error if self._strict else None
-            if len(self.lost) == 1:
+            if not self._n_told:
+                self._n_told = 1
                 reason = f"{error.message} {error.hint}" if isinstance(error, RlcorrError) else repr(error)
                 LOG.warning(
                     "Step %s is not recorded in %s: %s Training goes on; other steps that are lost are only counted.",
                     *(step, self.folder, reason),
                 )
 
-    def _take(self, batch: Any, step: int) -> None:
-        step, (rank, world) = int(step), self._place()
+    def _copy_batch(self, batch: Any, step: int) -> None:
+        step, (rank, world) = int(step), self._rank_and_world()
         if rank is None or step % self._every:
             return
+        if self._thread is None:
+            thread = threading.Thread(target=self._write_copies, name="rlcorr-recorder", daemon=True)
+            thread.start()
+            # Children of multiprocessing run finalizers, and never atexit.
+            self._at_exit = Finalize(None, self._finish, (EXIT_SECONDS,), exitpriority=10)
+            self._thread = thread
         try:
             host = self._free.get(timeout=self._patience)
         except queue.Empty:
@@ -144,13 +159,10 @@ class Recorder:
             self._free.put(host)
             raise
         self._copied.put((taken, host, RecordedStep(step, rank, world)))
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write_copies, name="rlcorr-recorder", daemon=True)
-            self._thread.start()
-            self._at_exit = Finalize(None, self._finish, (EXIT_SECONDS,), exitpriority=10)
 
-    def _place(self) -> tuple[int | None, int]:
-        """The rank of this process and how many there are, 0 where nobody knows; None of one that holds a copy."""
+    def _rank_and_world(self) -> tuple[int | None, int]:
+        """The rank of this process, None where it holds a copy of another's batches and writes none, and the number of
+        ranks that write, 0 where nobody knows."""
         distributed = getattr(sys.modules.get("torch"), "distributed", None)
         knows = distributed is not None and distributed.is_available() and distributed.is_initialized()
         rank, world = (distributed.get_rank(), distributed.get_world_size()) if knows else (0, 1)
@@ -167,7 +179,8 @@ class Recorder:
             LOG.warning("The last steps are not recorded in %s: they were not written in %g s.", self.folder, seconds)
         self._thread = None
         self._at_exit.cancel()
-        if len(self.lost) > 1:
+        if len(self.lost) > max(self._n_told, 1):
+            self._n_told = len(self.lost)
             LOG.warning("%d steps are not recorded in %s.", len(self.lost), self.folder)
 
     def _write_copies(self) -> None:
@@ -176,14 +189,11 @@ class Recorder:
             self._attempt(mark.step, partial(self._write_file, taken, mark))
             self._free.put(host)
 
-    def _write_file(self, taken: Held, mark: RecordedStep) -> None:
+    def _write_file(self, taken: Sequence[Held], mark: RecordedStep) -> None:
         worker = mark.rank if mark.world != 1 else None
         rows = rows_of(taken, share=self._share, text=self._text, worker=worker)
-        if not rows.num_rows:  # as of a small share
-            return
         number = self._n_files[mark.step, mark.rank] + 1
-        name = f"step-{mark.step:08d}.rank{mark.rank}{'' if number == 1 else f'.{number}'}.parquet"
-        path = self.folder / name
+        path = self.folder / f"step-{mark.step:08d}.rank{mark.rank}{'' if number == 1 else f'.{number}'}.parquet"
         destination = Destination(path=path, option="Recorder(folder)", overwrite=self._may_replace(path))
         with Outputs() as outputs, as_output_error(destination):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -193,6 +203,8 @@ class Recorder:
             with temporary.open("xb") as file:
                 write(rows, file, mark)
             sync(temporary)
+            for older in self._replaced(mark, path) if number == 1 else ():
+                outputs.remove(Destination(path=older, option="Recorder(folder)", overwrite=True))
             outputs.publish()
         self._n_files[mark.step, mark.rank] = number
 
@@ -202,7 +214,23 @@ class Recorder:
             return False
         if mark_of(str(path)) is None:
             raise OutputError(f"{path} is there, and no Recorder wrote it.", "Name a folder of its own.")
-        if path.name not in self._older:
+        if self._older.get(path.name) != _version_of(path):
             hint = "Give each its rank: Recorder(folder, rank=...); or rank=None where they hold copies."
             raise OutputError(f"{path} was written by another process meanwhile.", hint)
         return True
+
+    def _replaced(self, mark: RecordedStep, first: Path) -> Iterator[Path]:
+        """Files of an earlier run beside the first of a step and rank: those of its further batches, and, for rank 0 to
+        remove, those of ranks that are no more."""
+        names = [name for name in self._older if name.startswith(f"step-{mark.step:08d}.rank")]
+        for path in map(self.folder.joinpath, names):
+            of = mark_of(str(path)) if path != first and self._older[path.name] == _version_of(path) else None
+            if of is not None and (of.rank == mark.rank or (mark.rank == 0 and 0 < mark.world <= of.rank)):
+                yield path
+
+
+def _version_of(path: Path) -> tuple[int, ...]:
+    """By which a file that another took the place of is told from it."""
+    with suppress(FileNotFoundError):
+        return (status := path.lstat()).st_ino, status.st_mtime_ns
+    return ()

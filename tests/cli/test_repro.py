@@ -248,7 +248,7 @@ def serving(engine: Engine) -> Iterator[str]:
             yield f"http://127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
-            thread.join()
+            thread.join(LIMIT_SECONDS)
 
 
 def engine_of(rows: list[Row], column: str) -> Engine:

@@ -133,6 +133,6 @@ def test_only_containers_know_what_kind_of_rows_they_read() -> None:
         if any(kind in path.read_text(encoding="utf-8") for kind in kinds)
     }
     readers = {"reading/batches.py", "reading/jsonl.py"}  # of columns (`Rows.of`), and of lines
-    makers = {"reading/convert.py", "reading/whole_rows.py"}  # of whatever kind it had
+    makers = {"reading/convert.py", "reading/whole_rows.py", "reading/recorded.py"}  # of whatever kind it had
     chooser = {"runs/token_rows.py"}  # of rows by an expression over columns, which Arrow has
     assert naming == readers | makers | chooser

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from rlcorr_cli import Recorder, analyze, correct, inspect
 from rlcorr_cli.errors import DataError
@@ -197,3 +198,20 @@ def test_micro_batches_of_prime_rl_are_those_of_its_file(file: str) -> None:
     read = rows_of(held.prime_rl_file(f"prime-rl/token_exports/{file}"))
     true = expected("prime-rl/expected_token_exports.parquet", f"token_exports/{file}")
     agree(read, [row for row in true if row["n_valid"]], "token_ids", "rollout_log_probs", "current_log_probs")
+
+
+def test_micro_batches_of_other_widths_keep_their_prompts_and_ids() -> None:
+    wide = held.ms_swift(ROWS[5:])
+    for name, columns in (("input_ids", 9), ("attention_mask", 9)):
+        wide[name] = np.pad(wide[name], ((0, 0), (columns, 0)))  # padded on the left, too
+    read = rows_of([held.ms_swift(ROWS[:5]), wide])
+    for row, made in zip(read, ROWS, strict=True):
+        right = made.canonical
+        assert (row["token_ids"], row["prompt_token_ids"]) == (right["token_ids"], right["prompt_token_ids"])
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.tensor])
+def test_rewards_in_a_column_are_those_of_rows(kind: Callable[..., Any]) -> None:
+    batch = held.openrlhf(ROWS)
+    batch.rewards = kind([[float(i)] for i in range(len(ROWS))])
+    assert [row["reward"] for row in rows_of(batch)] == [*range(len(ROWS))]
