@@ -250,7 +250,7 @@ def missing_metric_error(metric: str, origin: str, available: Collection[str]) -
     begins = any(name.startswith(f"{near}_") for name in known)
     is_near = len(near) <= LONGEST_NAME and (begins or get_close_matches(near, known, n=1))
     hint = f"Nearest: {nearest(near, known)}." if is_near or prefix else USUAL
-    if available and GAP not in available:  # of a log
+    if available and GAP not in available and not prefix:  # of a log
         ours = [name for name in available if name in DEFINITIONS] or [*available]
         hint = f"This log has {', '.join(ours[:4])}; `rlcorr scalars LOG --all` lists all names."
     return UsageError(f"{origin}: there is no metric '{metric}' here.", hint)

@@ -22,7 +22,7 @@ from rlcorr_cli.totals.row_keys import keys_of_floats
 
 POLICIES, IDS = ("rollout_log_probs", "old_log_probs", "current_log_probs"), "token_ids"
 TEXT = pa.large_string()
-NO_ROWS = pa.table({"key": np.zeros(0, np.uint64)})
+NO_ROWS = pa.Table.from_arrays([pa.nulls(0, pa.uint64())], ["key"])
 
 
 def compared_columns(rows: CheckedRows, roles: Roles) -> pa.Table:

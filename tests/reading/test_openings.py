@@ -45,8 +45,7 @@ def test_a_dump_is_opened_once_to_settle_its_columns_and_cut_the_work(openings: 
     [
         (("analyze", "--quiet"), 3),
         (("plot", "--kind", "ratio", "--quiet"), 3),
-        # The two kinds have groupings of their own, so the rows are read twice; the file is indexed once all the same.
-        (("plot", "--kind", "ratio", "--kind", "staleness", "--quiet"), 5),
+        (("plot", "--kind", "ratio", "--kind", "staleness", "--quiet"), 3),
     ],
 )
 def test_a_command_opens_a_file_of_one_shard_so_often(
