@@ -4,6 +4,7 @@ Workers make of each batch the columns that are compared (`RowsOfShard`), and ro
 those that wait take more than MOST_WAITING, both dumps are read anew in several parts, each of a share of all keys.
 """
 
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing, nullcontext
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,8 @@ from rlcorr_cli.totals.flat import Ints, offsets_of, ranges, unique_values
 
 MOST_WAITING = 1 << 27
 """Bytes of rows whose partners have not come yet."""
-MORE_PARTS = 4
+MORE_PARTS, MOST_PARTS = 4, 64
+"""How many parts take the place of one, and the most of all: what waits then is of few keys, which more do not part."""
 Rows = Any
 """A table of `compared_columns`."""
 
@@ -144,15 +146,16 @@ def compared_rows(
             found, readings = ComparedRows(), list[Reading]()
             for part in range(n_parts):
                 readings = [replace(Reading.alone(dump, computing), progress=progress) for dump in dumps]
-                if not _join(readings, found, Waiting(part, n_parts)):
+                most = MOST_WAITING if n_parts < MOST_PARTS else sys.maxsize
+                if not _join(readings, found, Waiting(part, n_parts), most):
                     n_parts *= MORE_PARTS
                     break
             else:
                 return found, readings
 
 
-def _join(readings: Sequence[Reading], found: ComparedRows, waiting: Waiting) -> bool:
-    """Add the pairs of a share of all keys; whether few enough waited."""
+def _join(readings: Sequence[Reading], found: ComparedRows, waiting: Waiting, most: int) -> bool:
+    """Add the pairs of a share of all keys; whether at most so many bytes waited."""
     works = (RowsOfShard(reading=ShardReading.of(each.dump, each.computing, streams=True)) for each in readings)
     with ExitStack() as stack:
         of_both = (stack.enter_context(closing(each.stream(work))) for each, work in zip(readings, works, strict=True))
@@ -167,7 +170,7 @@ def _join(readings: Sequence[Reading], found: ComparedRows, waiting: Waiting) ->
                 found.count(side, rows)
             for a, b in waiting.met(side, rows):
                 found.add(a, b)
-            if sum(table.nbytes for table in waiting.tables) > MOST_WAITING:
+            if sum(table.nbytes for table in waiting.tables) > most:
                 return False
     found.alone += [*map(len, waiting.tables)]
     return True

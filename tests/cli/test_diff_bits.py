@@ -239,6 +239,14 @@ def test_rows_wait_in_little_memory_whatever_their_order(tmp_path: Path, monkeyp
     assert diffed(a, b) == at_once
 
 
+def test_copies_of_one_row_wait_however_many_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [{name: value for name, value in row.items() if name != "sample_id"} for row in made(3)]
+    a, b = parquet(tmp_path / "a.parquet", [*rows, *rows[:1] * 40]), parquet(tmp_path / "b.parquet", rows)
+    monkeypatch.setattr(joining, "MOST_WAITING", 1_000)
+    pairs = diffed(a, b)["pairs"]
+    assert (pairs["both"], pairs["only_a"]) == (3, 40)
+
+
 def test_rows_in_one_order_wait_for_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = made(300)
     a, b = (
