@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from rlcorr_cli.causes.steps import STEP, sample_clusters
+from rlcorr_cli.causes.steps import STEP, sample_batch
 from rlcorr_cli.causes.where import LAG
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
@@ -31,10 +31,10 @@ from rlcorr_cli.measure.observe import Observation, Observed, observe
 from rlcorr_cli.measure.statistics import k3
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS, t_quantile
 from rlcorr_cli.plans.plan import Plan
-from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.flat import Floats, Ints, first_of_each, offsets_of, starts_of, unique_values
+from rlcorr_cli.totals.flat import Floats, Ints, first_of_each, starts_of, unique_values
+from rlcorr_cli.totals.row_keys import Keys
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
 MOST_LAGS = 12
@@ -74,23 +74,17 @@ def by_lag(sample: RowSample) -> RowSample | None:
     column = sample.levels.get(LAG)
     if column is None or not sample.n_rows:
         return None
-    lags = _numbers(column)
+    lags = column.numbers
     known = np.flatnonzero(np.isfinite(lags[column.codes]))
     sample, distinct = sample.rows(known), unique_values(lags[column.codes[known]])
     if len(distinct) < 2:
         return None
     first = {lag: _first_of_range(lag) if len(distinct) > MOST_LAGS else lag for lag in distinct.tolist()}
     members = {low: [lag for lag in first if first[lag] == low] for low in sorted(set(first.values()))}
-    names = [_plain(some[0]) if len(some) == 1 else f"{some[0]:g} to {some[-1]:g}" for some in members.values()]
+    names = [_in_whole(some[0]) if len(some) == 1 else f"{some[0]:g} to {some[-1]:g}" for some in members.values()]
     place = {lag: i for i, some in enumerate(members.values()) for lag in some}
     codes = np.array([place[lag] for lag in lags[column.codes[known]].tolist()], np.int64)
     return replace(sample, levels={**sample.levels, LAG: ColumnOfKeys(codes=codes, values=tuple(names))})
-
-
-def _numbers(column: ColumnOfKeys) -> Floats:
-    """What codes stand for, NaN of what is no number: f64."""
-    values = (v if isinstance(v, int | float) and not isinstance(v, bool) else math.nan for v in column.values)
-    return np.array([*values], np.float64)
 
 
 def _first_of_range(lag: float) -> float:
@@ -98,7 +92,8 @@ def _first_of_range(lag: float) -> float:
     return lag if lag < RANGED_FROM else 2 ** math.ceil(math.log2(lag) - 1) + 1
 
 
-def _plain(lag: float) -> int | float:
+def _in_whole(lag: float) -> int | float:
+    """A whole number as int."""
     return int(lag) if lag.is_integer() else lag
 
 
@@ -112,7 +107,7 @@ def _by_version(sample: RowSample, step: ColumnOfKeys) -> RowSample:
     is_first = np.append(True, (versions[1:] != versions[:-1]) | (rows[1:] != rows[:-1]))
     at, of_part, version = at_valid[is_first], rows[is_first], versions[is_first]
     at = np.where(np.append(True, of_part[1:] != of_part[:-1]), starts[of_part], at)
-    steps = _numbers(step)[step.codes]
+    steps = step.numbers[step.codes]
     lags = np.where(version >= 0, steps[of_part] - version, np.nan)
     distinct, codes = np.unique(lags, return_inverse=True)
     column = ColumnOfKeys(codes=codes.astype(np.int64), values=tuple(map(float, distinct)))
@@ -124,40 +119,24 @@ def lag_totals(sample: RowSample, plan: Plan) -> tuple[Observed, Plan]:
     than two policies and one batch.  sample: as of by_lag."""
     takes_more = plan.batched or plan.needs or plan.budgets
     plan = uncorrected("decoupled") if takes_more else replace(plan, mode="decoupled")
-    lag, ids, prompts = sample.levels[LAG], sample.ids, sample.prompts
-    batch = Batch(
-        offsets=offsets_of(sample.n_valid),
-        rollout_logp=sample.rollout if sample.unscored is None else sample.scored,
-        old_logp=sample.train,
-        current_logp=None,
-        advantages=None,
-        row_advantage=sample.advantages,
-        n_masked=sample.n_tokens - sample.n_valid,
-        reward=None,
-        group_index=lag.codes.astype(np.int32),
-        group_keys=tuple((None, value) for value in lag.values),
-        row_keys=ids if ids.any() else None,
-        cluster_keys=prompts if prompts.any() else None,
-        unscored=sample.unscored,
-    )
     has_advantages = bool(np.isfinite(sample.advantages).any())
     observation = Observation(plans=(plan,), seed=0, by_group=True, has_advantages=has_advantages)
-    return observe(batch, observation, CPU), plan
+    return observe(sample_batch(sample, sample.levels[LAG]), observation, CPU), plan
 
 
-def within_steps(sample: RowSample) -> WithinSteps | None:
-    """What lags add within steps; None where no step has rows of two lags.  sample: as of by_lag."""
+def within_steps(sample: RowSample, clusters: Keys) -> WithinSteps | None:
+    """What lags add within steps; None where no step has rows of two lags.  sample: as of by_lag; clusters: of its
+    rows."""
     lag, n_lags = sample.levels[LAG].codes, len(sample.levels[LAG].values)
     step = sample.levels[STEP].codes if STEP in sample.levels else np.zeros_like(lag)
     cells, cell = np.unique(step * n_lags + lag, return_inverse=True)
     of_lag, steps = cells % n_lags, np.unique(cells // n_lags, return_inverse=True)[1]
-    tokens, joined = np.bincount(cell, sample.n_valid), np.zeros((steps.max() + 1, n_lags))
-    joined[steps, of_lag] = tokens
-    told = _joined_lags(joined)
-    if len(told) < 2:
+    tokens, tokens_of = np.bincount(cell, sample.n_valid), np.zeros((steps.max() + 1, n_lags))
+    tokens_of[steps, of_lag] = tokens
+    compared = _joined_lags(tokens_of)
+    if len(compared) < 2:
         return None
     of_rows = np.add.reduceat(k3(sample.train.astype(np.float64) - sample.scored), starts_of(sample.n_valid))
-    clusters = sample_clusters(sample)
     n, sums = (np.zeros((len(cells), REPLICATES + 1)) for _ in range(2))
     n[:, 0], sums[:, 0] = tokens, np.bincount(cell, of_rows)
     order = np.argsort(cell, kind="stable")
@@ -166,17 +145,17 @@ def within_steps(sample: RowSample) -> WithinSteps | None:
         draws, starts = poisson_draws(clusters[some], 0), first_of_each(cell[some])
         for drawn, of in ((n, sample.n_valid), (sums, of_rows)):
             drawn[cell[some][starts], 1:] += np.add.reduceat(draws * of[some, None], starts)
-    value, *fits = _fitted(n, sums, steps, of_lag, told=told)
+    value, *fits = _fitted(n, sums, steps, of_lag, compared=compared)
     added: dict[int, AddedByLag] = {}
-    for i, place in enumerate(told[1:].tolist()):
+    for i, place in enumerate(compared[1:].tolist()):
         n_clusters = len(unique_values(clusters[lag == place]))
         error = float(np.nanstd([fit[i] for fit in fits]))
         if n_clusters < FEWEST_CLUSTERS or not math.isfinite(error):
             continue
-        reach, far = (error * t_quantile(p, n_clusters) for p in (0.975, 1 - (1 - SURE) / 2 / (len(told) - 1)))
+        reach, far = (error * t_quantile(p, n_clusters) for p in (0.975, 1 - (1 - SURE) / 2 / (len(compared) - 1)))
         b = float(value[i])
         added[place] = AddedByLag(value=b, low=b - reach, high=b + reach, sure=abs(b) > far)
-    return WithinSteps(base=int(told[0]), added=added)
+    return WithinSteps(base=int(compared[0]), added=added)
 
 
 def _joined_lags(tokens: Floats) -> Ints:
@@ -188,14 +167,14 @@ def _joined_lags(tokens: Floats) -> Ints:
     return max(groups, key=lambda some: (len(some) > 1, tokens[:, some].sum()))
 
 
-def _fitted(n: Floats, sums: Floats, steps: Ints, of_lag: Ints, *, told: Ints) -> Floats:
-    """b of the lags that are told but the first: f64[1 + REPLICATES, L - 1]; NaN where a draw has none of a lag.
+def _fitted(n: Floats, sums: Floats, steps: Ints, of_lag: Ints, *, compared: Ints) -> Floats:
+    """b of the lags that are compared but the first: f64[1 + REPLICATES, L - 1]; NaN where a draw has none of a lag.
 
     n, sums: f64[C, 1 + REPLICATES] of the cells (steps, of_lag).  The a_s drop out of the normal equations: with N_s
     the tokens of a step and K_s its sum, sum_s (diag(n_s) - n_s n_s^T / N_s) b = sum_s (K_sl - n_sl K_s / N_s).
     """
-    size, places = n.shape[1], {lag: i for i, lag in enumerate(told.tolist())}
-    matrix, right = np.zeros((size, len(told), len(told))), np.zeros((size, len(told)))
+    size, places = n.shape[1], {lag: i for i, lag in enumerate(compared.tolist())}
+    matrix, right = np.zeros((size, len(compared), len(compared))), np.zeros((size, len(compared)))
     order = np.argsort(steps, kind="stable")
     for cells in np.split(order, np.flatnonzero(np.diff(steps[order])) + 1):
         kept = [(cell, places[lag]) for cell, lag in zip(cells, of_lag[cells].tolist(), strict=True) if lag in places]

@@ -37,7 +37,7 @@ from rlcorr_cli.causes.judge import concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
 from rlcorr_cli.causes.rows import FAULTY_ROWS
-from rlcorr_cli.causes.steps import STEP, between_steps, sample_clusters
+from rlcorr_cli.causes.steps import STEP, between_steps, sample_batch, sample_clusters
 from rlcorr_cli.causes.table import CAUSES, LEAST
 from rlcorr_cli.causes.where import LAG, TELL_TIME, PlaceOfGap, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
@@ -45,9 +45,8 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.bootstrap import clusters_by
 from rlcorr_cli.measure.observe import Observation, observe
-from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.flat import Flags, Ints, offsets_of, ranges, starts_of, unique_values
+from rlcorr_cli.totals.flat import Flags, Ints, ranges, starts_of, unique_values
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample
 from rlcorr_cli.totals.totals import Totals
@@ -431,7 +430,7 @@ def _with_few_steps(sample: RowSample) -> RowSample:
     step = sample.levels.get(STEP)
     if step is None or len(step.values) <= MOST_LEVELS:
         return sample
-    values = np.array([value if isinstance(value, (int, float)) else np.nan for value in step.values], np.float64)
+    values = step.numbers
     if not np.isfinite(values).all():
         return sample
     order = np.argsort(values)
@@ -448,19 +447,7 @@ def totals_by_step(sample: RowSample) -> tuple[Totals, dict[Any, DistinctKeys]] 
     if STEP not in sample.levels or not sample.n_rows:
         return None
     step = sample.levels[STEP].rows(np.arange(sample.n_rows))  # without values that no row has
-    batch = Batch(
-        offsets=offsets_of(sample.n_valid),
-        rollout_logp=sample.rollout,
-        old_logp=sample.train,
-        current_logp=None,
-        advantages=None,
-        n_masked=sample.n_tokens - sample.n_valid,
-        reward=None,
-        group_index=step.codes.astype(np.int32),
-        group_keys=tuple((None, value) for value in step.values),
-        row_keys=sample.ids if sample.ids.any() else None,
-        unscored=sample.unscored,
-    )
+    batch = sample_batch(sample, step)
     totals = observe(batch, Observation(plans=(uncorrected("decoupled"),), seed=None), CPU).totals
     return totals, clusters_by(sample_clusters(sample), batch.group_index, step.values)
 

@@ -44,6 +44,7 @@ from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import Segments
 from rlcorr_cli.measure.bootstrap import cluster_keys, row_keys
 from rlcorr_cli.measure.statistics import k3
+from rlcorr_cli.reading.batch import Batch
 from rlcorr_cli.records.fields import Number
 from rlcorr_cli.records.record import Record
 from rlcorr_cli.totals.flat import Floats, first_of_each, offsets_of, starts_of, unique_values
@@ -173,6 +174,26 @@ STEP = "step"
 LEAST_K3, MOST_LOG_RATIO = 5e-7, 500.0
 """A cluster's k3_kl below the first is rounding, and taken for it; larger log-ratios for the second, so that sums stay
 finite."""
+
+
+def sample_batch(sample: RowSample, column: ColumnOfKeys) -> Batch:
+    """The rows of a sample as they are measured, in groups by a column of levels; all of its values have rows."""
+    ids, prompts = (keys if keys.any() else None for keys in (sample.ids, sample.prompts))
+    return Batch(
+        offsets=offsets_of(sample.n_valid),
+        rollout_logp=sample.rollout,
+        old_logp=sample.train,
+        current_logp=None,
+        advantages=None,
+        row_advantage=sample.advantages,
+        n_masked=sample.n_tokens - sample.n_valid,
+        reward=None,
+        group_index=column.codes.astype(np.int32),
+        group_keys=tuple((None, value) for value in column.values),
+        row_keys=ids,
+        cluster_keys=prompts,
+        unscored=sample.unscored,
+    )
 
 
 def sample_clusters(sample: RowSample) -> Keys:

@@ -231,7 +231,7 @@ def _numbers(column: ColumnOfKeys | None) -> Floats | None:
     """A column's value of each row; None where some are no numbers."""
     if column is None or not len(column.codes) or not _are_numbers(column):
         return None
-    return np.array(column.values, np.float64)[column.codes]
+    return column.numbers[column.codes]
 
 
 def _growth(time: Floats, at: Flags, rows: "_Rows", prompts: ColumnOfKeys | None, *, along: str) -> Growth:

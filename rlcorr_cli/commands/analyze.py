@@ -134,7 +134,7 @@ def analyze(options: AnalyzeOptions) -> "Report":
         if rates is not None:
             if report.lags is None:
                 raise UsageError("⟦throughput⟧ is by lag, and no rows here are of two.", "Leave it out.")
-            report = replace(report, lags=report.lags.at(rates))
+            report = replace(report, lags=report.lags.with_rates(rates))
         if read is None or not any(path.suffix.lower() in WITH_ROWS for path in files):
             return report
         return replace(report, worst_rows=_worst_rows(read, chosen, text_of))

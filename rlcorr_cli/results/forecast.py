@@ -120,9 +120,9 @@ def forecast(places: Sequence[float], values: Sequence[float], limit: float) -> 
     if of_half.slope * (last - t[-half]) < SLOWING * rise:
         return None
     clear = m / 2 * math.log(float(amounts.left @ amounts.left) / float(logs.left @ logs.left)) / logs.serial
-    found = [logs.steps_to(log_limit, u)] if clear > -CLEARLY else []
-    found += [amounts.steps_to(limit, u)] if clear < CLEARLY else []
-    steps, soonest, latest = found[0][0], min(each[1] for each in found), max(each[2] for each in found)
+    ends = [logs.steps_to(log_limit, u)] if clear > -CLEARLY else []
+    ends += [amounts.steps_to(limit, u)] if clear < CLEARLY else []
+    steps, soonest, latest = ends[0][0], min(each[1] for each in ends), max(each[2] for each in ends)
     if soonest > FARTHEST * (last - places[0]) or latest > WIDEST * max(soonest, 1.0):
         return None
     return Forecast(limit=limit, steps=steps, soonest=max(0.0, soonest), latest=latest)

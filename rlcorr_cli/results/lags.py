@@ -76,10 +76,10 @@ class Lags(Record):
     @property
     def best(self) -> AtLag | None:
         """The lag of the most effective tokens a second, where these are told."""
-        told = [each for each in self.lags if each.effective_rate is not None]
-        return max(told, key=lambda each: each.effective_rate or 0.0, default=None)
+        rated = [each for each in self.lags if each.effective_rate is not None]
+        return max(rated, key=lambda each: each.effective_rate or 0.0, default=None)
 
-    def at(self, throughput: Mapping[Any, float]) -> "Lags":
+    def with_rates(self, throughput: Mapping[Any, float]) -> "Lags":
         """The same with effective tokens a second.  throughput: lag -> tokens a second."""
 
         def rate(each: AtLag) -> Number:
@@ -143,7 +143,7 @@ def lags_of(sample: RowSample, plan: Plan) -> Lags | None:
     observed, plan = lag_totals(rows, plan)
     totals, column, clusters = observed.totals, rows.levels[LAG], sample_clusters(rows)
     values = MetricTable.of(canonical(Numbers.of_plan(totals, plan), plan), len(totals))
-    found = within_steps(rows)
+    within = within_steps(rows, clusters)
     lags: list[AtLag] = []
     for at, (_, lag) in enumerate(totals.keys):
         replicates = (observed.group_replicates or {}).get((lag,), {}).get(plan.mode)
@@ -155,6 +155,6 @@ def lags_of(sample: RowSample, plan: Plan) -> Lags | None:
             intervals=metric_intervals(values[at], replicates),
             clusters=len(unique_values(clusters[column.codes == place])),
         )
-        lags.append(AtLag(group=group, added=None if found is None else found.added.get(place)))
+        lags.append(AtLag(group=group, added=None if within is None else within.added.get(place)))
     sampled = rows.n_rows if sample.level else None
-    return Lags(lags=tuple(lags), base=None if found is None else column.values[found.base], sampled=sampled)
+    return Lags(lags=tuple(lags), base=None if within is None else column.values[within.base], sampled=sampled)

@@ -62,6 +62,12 @@ class ColumnOfKeys:
         if len(self.codes) and not 0 <= self.codes.min() <= self.codes.max() < len(self.values):
             raise ValueError("a code of a column stands for no value")
 
+    @property
+    def numbers(self) -> NDArray[np.float64]:
+        """What each code stands for, NaN of what is no number: f64."""
+        is_number = [isinstance(value, int | float) and not isinstance(value, bool) for value in self.values]
+        return np.array([v if known else np.nan for v, known in zip(self.values, is_number, strict=True)], np.float64)
+
     def rows(self, at: Ints) -> "ColumnOfKeys":
         """These rows, and no more values than they have."""
         used, codes = np.unique(self.codes[at], return_inverse=True)

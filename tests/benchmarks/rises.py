@@ -91,11 +91,9 @@ class Steps:
         return [StepLevel(clusters=n, mean_log=mean, error=error) for n, mean, error in numbers]
 
 
-@cache
-def pool(design: Design) -> Steps:
-    """Steps of a design, simulated from tokens."""
-    rng = np.random.default_rng(49)
-    of_prompts = list[Floats]()
+def simulated(design: Design, seed: int) -> Iterator[Floats]:
+    """The log-ratios of POOL steps of a design, f64[steps, prompts, rows, tokens], AT_ONCE steps at a time."""
+    rng = np.random.default_rng(seed)
     for first in range(0, POOL, AT_ONCE):
         shape = min(AT_ONCE, POOL - first), design.prompts, design.rows, design.tokens
         s = (0.05 if design.far else 0.1) * np.exp(rng.normal(0, design.spread, (*shape[:2], 1, 1)))
@@ -104,24 +102,22 @@ def pool(design: Design) -> Steps:
         if design.far:
             far = rng.random(shape) < design.far
             log_ratios[far] = rng.normal(-3, 0.5, int(far.sum()))
-        of_prompts.append(k3(log_ratios).mean((2, 3)))
-    clusters = np.concatenate(of_prompts)
+        yield log_ratios
+
+
+@cache
+def pool(design: Design) -> Steps:
+    """Steps of a design, simulated from tokens."""
+    clusters = np.concatenate([k3(log_ratios).mean((2, 3)) for log_ratios in simulated(design, seed=49)])
     logs, n = np.log(np.maximum(clusters, LEAST_K3)), np.full(POOL, design.prompts)
     return Steps(clusters.mean(1), logs.mean(1), logs.std(1, ddof=1) / np.sqrt(n), n)
 
 
 def logged(design: Design) -> dict[str, Floats]:
     """Other metrics of steps of a design, as a trainer logs them: f64[POOL] each."""
-    rng, parts = np.random.default_rng(50), list[dict[str, Floats]]()
-    for first in range(0, POOL, AT_ONCE):
-        shape = min(AT_ONCE, POOL - first), design.prompts, design.rows, design.tokens
-        s = (0.05 if design.far else 0.1) * np.exp(rng.normal(0, design.spread, (*shape[:2], 1, 1)))
-        noise = rng.standard_t(design.heavy, shape).clip(-30, 30) if design.heavy else rng.standard_normal(shape)
-        log_ratios = s * noise - s**2 / 2
-        if design.far:
-            far = rng.random(shape) < design.far
-            log_ratios[far] = rng.normal(-3, 0.5, int(far.sum()))
-        tokens, of_rows = log_ratios.reshape(shape[0], -1), np.exp(log_ratios.sum(3)).reshape(shape[0], -1)
+    parts = list[dict[str, Floats]]()
+    for log_ratios in simulated(design, seed=50):
+        tokens, of_rows = (of.reshape(len(of), -1) for of in (log_ratios, np.exp(log_ratios.sum(3))))
         parts.append(
             {
                 "kl": -tokens.mean(1),

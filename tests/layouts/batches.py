@@ -33,9 +33,9 @@ def arrays(n_rows: int = 3, width: int = 5, prompt: int = 2) -> dict[str, Array]
     }
 
 
-def skyrl(batch: Mapping[str, Array], metadata: Any = None, **fields: Any) -> bytes:
-    """A step's file, of the form since 2026-03."""
-    named = {
+def skyrl_tensors(batch: Mapping[str, Array]) -> dict[str, Array]:
+    """SkyRL's names of the tensors."""
+    return {
         "sequences": batch["tokens"],
         "response_mask": np.ones_like(batch["mask"]),
         "loss_mask": batch["mask"].astype(np.float32),
@@ -44,8 +44,12 @@ def skyrl(batch: Mapping[str, Array], metadata: Any = None, **fields: Any) -> by
         "base_action_log_probs": batch["ref"],
         "advantages": batch["advantages"],
     }
+
+
+def skyrl(batch: Mapping[str, Array], metadata: Any = None, **fields: Any) -> bytes:
+    """A step's file, of the form since 2026-03."""
     state = {
-        "batch_dict": {**{name: raw(values) for name, values in named.items()}, **fields},
+        "batch_dict": {**{name: raw(values) for name, values in skyrl_tensors(batch).items()}, **fields},
         "batch_size": len(batch["mask"]),
         "device": Call("torch.device", ("cpu",)),
         "metadata": {} if metadata is None else metadata,

@@ -81,16 +81,7 @@ def verl() -> DataProto:
 
 
 def skyrl(**metadata: Any) -> TrainingInputBatch:
-    values = {
-        "sequences": ARRAYS["tokens"],
-        "attention_mask": ARRAYS["attention"],
-        "response_mask": np.ones_like(ARRAYS["mask"]),
-        "loss_mask": ARRAYS["mask"].astype(np.float32),
-        "rollout_logprobs": ARRAYS["rollout"],
-        "action_log_probs": ARRAYS["old"],
-        "base_action_log_probs": ARRAYS["ref"],
-        "advantages": ARRAYS["advantages"],
-    }
+    values = {**batches.skyrl_tensors(ARRAYS), "attention_mask": ARRAYS["attention"]}
     return TrainingInputBatch({**tensors(values), "values": None}, **metadata)
 
 

@@ -52,15 +52,13 @@ def staleness(ax: Axes, report: Report) -> str:
     ends = [each.group.intervals.get(GAP, (value, value)) for each, value in zip(lags, known, strict=True)]
     places = np.arange(len(lags))
     ax.errorbar(places, known, yerr=_arms(known, ends), fmt="o-", color=BLUE, capsize=3, label=f"k3, {INTERVAL}")
-    told = [place for place, each in enumerate(lags) if each.added]
+    at_added = np.flatnonzero([each.added is not None for each in lags])
     of_base = next((value for value, each in zip(known, lags, strict=True) if each.lag == report.lags.base), 0.0)
     added = [each.added for each in lags if each.added]
     if added:
         values, ends = [of_base + a.value for a in added], [(of_base + a.low, of_base + a.high) for a in added]
         label = f"what lags add to lag {report.lags.base} within steps"
-        ax.errorbar(
-            np.array(told) + 0.1, values, yerr=_arms(values, ends), fmt="s", color=ORANGE, capsize=3, label=label
-        )
+        ax.errorbar(at_added + 0.1, values, yerr=_arms(values, ends), fmt="s", color=ORANGE, capsize=3, label=label)
     ax.set(xlabel="updates that the rollout policy lies behind", ylabel=f"{GAP} (nats)")
     ticks.fixed(ax.xaxis, -0.6, len(lags) - 0.4, [(float(i), str(each.lag)) for i, each in enumerate(lags)])
     ax.set_ylim(bottom=min(0.0, *known))
