@@ -103,7 +103,8 @@ def as_array(values: Any) -> Array | None:
     if isinstance(values, np.ndarray):
         return values
     values = values.to_torch() if hasattr(values, "to_torch") else values
-    if not hasattr(values, "detach") or getattr(values, "is_nested", False):
+    # Of tensordict, what holds no tensors can be detached, too, and has no dtype.
+    if not hasattr(values, "detach") or getattr(values, "dtype", None) is None or getattr(values, "is_nested", False):
         return None
     tensor = values.detach().cpu()
     return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()

@@ -11,7 +11,7 @@ from rlcorr_cli.errors import DataError, UsageError
 from rlcorr_cli.reading.tables import in_memory
 from tests.layouts import batches, trainers
 from tests.layouts.native_rows import rows_of
-from tests.layouts.trainers import ARRAYS, LENGTHS, PROMPT, DataProto, TensorDict, as_objects, tensors
+from tests.layouts.trainers import ARRAYS, LENGTHS, PROMPT, DataProto, NonTensorStack, TensorDict, tensors
 
 OF_FILES = ("source_file", "source_row")
 
@@ -46,7 +46,7 @@ def test_a_tensordict_of_nested_tensors_gives_their_rows() -> None:
         rows = zip(trainers.verl_arrays()[name], LENGTHS, strict=True)
         return torch.nested.nested_tensor([torch.tensor(row[:n]) for row, n in rows], layout=torch.jagged)
 
-    rows = table(TensorDict({**{name: cut(name) for name in names}, "uid": as_objects(["a", "a", "b"])}))
+    rows = table(TensorDict({**{name: cut(name) for name in names}, "uid": NonTensorStack(["a", "a", "b"])}))
     assert [len(row["rollout_log_probs"]) for row in rows] == [*LENGTHS]
     assert rows[2]["old_log_probs"] == ARRAYS["old"][2, :4].tolist()
     assert [row["group_id"] for row in rows] == ["a", "a", "b"]

@@ -40,6 +40,24 @@ class TensorDict:
         return self._values[name]
 
 
+@dataclass
+class NonTensorStack:
+    """A TensorDict's list of what is no tensor: it can be detached as one, and gives no array."""
+
+    values: list[Any]
+    dtype: None = None
+
+    def detach(self) -> "NonTensorStack":
+        return self
+
+    cpu = detach
+
+    def tolist(self) -> list[Any]:
+        return self.values
+
+    numpy = tolist
+
+
 class TrainingInputBatch(dict[str, Any]):
     """SkyRL's."""
 
