@@ -75,10 +75,11 @@ class CauseFinding(Record):
 
     @property
     def share_words(self) -> str:
-        """'It makes at least 61% of the gap, on 23% of the tokens'; no more than all of it."""
+        """'It explains at least 61% of the gap (the sum of squared log-ratios), on 23% of the tokens'; no more than all
+        of it."""
         part = percent(self.share)
         bound = "" if part == "100%" else {"at_least": "at least ", "at_most": "at most "}[self.bound]
-        words = f"It makes {bound}{part} of the gap"
+        words = f"It explains {bound}{part} of the gap (the sum of squared log-ratios)"
         words += "" if self.token_share is None else f", on {percent(self.token_share)} of the tokens"
         return words if self.sample is None else f"{words}, in a sample of {self.sample.rows:,} rows"
 
@@ -204,25 +205,29 @@ class StepChange(Record):
 
     @property
     def words(self) -> str:
-        """'The error grew; the mix of tokens hardly changed.'"""
-        grew = self.mean_after > self.mean_before
-        of_change = "of the change in the mean squared log-ratio"
+        """'Tokens of the same rollout probability differ more than before; the sampled tokens are not harder.'"""
+        rises = self.mean_after > self.mean_before
+        rise, more, longer, harder = (
+            ("rise", "more", "longer", "harder") if rises else ("fall", "less", "shorter", "easier")
+        )
         if max(map(abs, (self.error, self.surprise, self.length))) > OPPOSED:
-            return "The error and the mix of tokens changed in opposite directions: no shares of the change are told."
-        if self.error >= self.surprise + self.length:
-            words = f"The error {'grew' if grew else 'fell'}"
-            if max(abs(self.surprise), abs(self.length)) < LITTLE:
-                return f"{words}; the mix of tokens hardly changed."
-            mix = f"the mix of surprise {percent(self.surprise)}, that of length {percent(self.length)}"
-            return f"{words}: at equal surprise and place tokens make {percent(self.error)} {of_change}, {mix}."
-        more, longer, larger = ("more", "longer", "larger") if grew else ("fewer", "shorter", "smaller")
-        parts = [
-            (self.surprise, f"{more} surprised tokens make {percent(self.surprise)}"),
-            (self.length, f"{longer} responses make {percent(self.length)}"),
-        ]
-        (_, first), (_, second) = sorted(parts, reverse=True)
-        other = f"{second.replace(' make', '')}, and a {larger} error at equal surprise and place {percent(self.error)}"
-        return f"The mix of tokens changed: {first} {of_change}, {other}."
+            return (
+                "The difference of similar tokens and the kinds of tokens changed in opposite directions: no shares of "
+                f"the {rise} are told."
+            )
+        if self.error >= self.surprise + self.length and max(abs(self.surprise), abs(self.length)) < LITTLE:
+            words = f"Tokens of the same rollout probability differ {more} than before"
+            return f"{words}; the sampled tokens are not {harder}."
+        surprise, length = percent(self.surprise), percent(self.length)
+        similar = percent(1 - round(self.surprise, 2) - round(self.length, 2))
+        unlikely = "more" if rises else "fewer"
+        parts = (
+            (self.error, f"{similar} of the {rise} is real: similar tokens now differ {more}"),
+            (self.surprise, f"{surprise} of the {rise} is because {unlikely} unlikely tokens are sampled"),
+            (self.length, f"{length} of the {rise} is because responses are {longer}"),
+        )
+        (_, largest), *others = sorted(parts, reverse=True)
+        return f"{largest}; {', '.join(text.replace(f' of the {rise}', '') for _, text in others)}."
 
 
 @frozen

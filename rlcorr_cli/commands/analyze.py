@@ -80,6 +80,10 @@ class AnalyzeOptions(HowCorrected):
             rare=True,
         ),
     ] = None
+    all: Annotated[
+        bool,
+        Opt(help="Print everything: remedies, all numbers, quantiles, a row for each step.", panel=arguments.LOOKING),
+    ] = False
     output: arguments.Outputs = ()
     overwrite: arguments.Overwrite = False
 
@@ -130,7 +134,7 @@ def analyze(options: AnalyzeOptions) -> "Report":
 
     def answer(run: RunTotals, read: "OpenDump | None", clean: "Yardstick | None") -> "Report":
         run = run.pooled if read is None and options.pool else run
-        report = replace(report_of(run, clean=clean), totals=run)
+        report = replace(report_of(run, clean=clean), totals=run, everything=options.all)
         if rates is not None:
             if report.lags is None:
                 raise UsageError("⟦throughput⟧ is by lag, and no rows here are of two.", "Leave it out.")

@@ -286,8 +286,9 @@ def _number_notes(values: Mapping[str, Value], problems: BadRowCounts, n_sequenc
     # which looks heavy is of too few to be called so.
     share, shape, error = values["seq_ess"], values["pareto_k_seq"], values["pareto_k_seq_se"]
     if share is not None and n_sequences >= FEWEST_EFFECTIVE and share * n_sequences < FEWEST_EFFECTIVE:
-        effective = f"{share * n_sequences:.1f} effective of {n_sequences:,}"
-        notes.append(f"chi2_seq and seq_ess depend on only {effective} sequences: treat both as rough.")
+        n = round(share * n_sequences)
+        carry = "One sequence outweighs" if n <= 1 else f"{n} sequences outweigh"
+        notes.append(f"{carry} the other {n_sequences - max(n, 1):,}: chi2_seq and seq_ess are rough.")
     if shape is None or error is None:
         return notes
     if shape > LARGEST_SHAPE and values["pareto_k_seq_limit"] is None:

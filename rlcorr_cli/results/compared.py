@@ -8,7 +8,7 @@ from rlcorr_cli.causes.diagnosis import unexplained
 from rlcorr_cli.causes.search import search
 from rlcorr_cli.errors import plural
 from rlcorr_cli.frozen import frozen
-from rlcorr_cli.metrics.advantages import shift_and_error
+from rlcorr_cli.metrics.advantages import FEWEST_EFFECTIVE, shift_and_error
 from rlcorr_cli.metrics.comparison import advantages_differ, compared_intervals, compared_values
 from rlcorr_cli.metrics.diagnostics import diagnostics, metric_intervals
 from rlcorr_cli.metrics.table import MetricTable
@@ -55,10 +55,7 @@ from rlcorr_cli.totals.measured import Measured
 from rlcorr_cli.totals.totals import Totals
 from rlcorr_cli.totals.view import Numbers, Values, finite
 
-NO_SHIFT = (
-    "Advantage shift not computed: the advantages are all equal, or too few effective sequences carry the weight "
-    "(`rlcorr explain shift`)."
-)
+NO_SHIFT = "Advantage shift not computed: {} (`rlcorr explain shift`)."
 Sort = Literal["worth", "info", "kept", "name"]
 
 
@@ -251,7 +248,11 @@ def comparison_of(run: ComparisonRun) -> Comparison:
         objectives = {named.plan: objective for named, objective in zip(plans, run.objectives, strict=True)}
         whole = _with_objectives(whole, measured.totals, objectives, batch_by)
         groups = _with_group_objectives(groups, measured.totals, objectives) if groups else groups
-    lacks_shift = run.has_advantages and whole.metrics["advantage_shift"] is None
+    no_shift = list[str]()
+    if run.has_advantages and whole.metrics["advantage_shift"] is None:
+        n_effective = (whole.metrics["seq_ess"] or 0.0) * whole.counts["sequences"]
+        few = n_effective < FEWEST_EFFECTIVE
+        no_shift = [NO_SHIFT.format("too few sequences carry the weight" if few else "the advantages are all equal")]
     return Comparison(
         inputs=run.inputs,
         whole=whole,
@@ -266,7 +267,7 @@ def comparison_of(run: ComparisonRun) -> Comparison:
             *run.notes,
             *run.problems.changed_notes,
             *(() if clusters is None else clusters.notes),
-            *([NO_SHIFT] if lacks_shift else []),
+            *no_shift,
             *([UNLISTED] if totals.lacks_lists else []),
         ),
     )

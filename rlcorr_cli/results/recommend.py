@@ -266,7 +266,7 @@ def _headline(chosen: PlanValues, flags: Sequence[Flag], evidence: Evidence) -> 
     act = "shorten the lag" if flags[0] == "moved" and evidence.story.to_fix in STALE else evidence.story.act
     start = _STARTS.get(flags[0], "").format(act=act.capitalize())
     if evidence.far_end and flags[0] != "far":
-        step = f"{evidence.far_end[0].upper()}{evidence.far_end[1:]}, the last, breaks"
+        step = f"{evidence.far_end[0].upper()}{evidence.far_end[1:]}, the last, is"
         start = f"{BREAKS_AT_END.format(step=step, act=evidence.story.act)} {start}"
     use = "use" if start.endswith(": ") else "Use"
     if not acts:
@@ -335,8 +335,8 @@ def _gap(evidence: Evidence, flag: Flag) -> Reason:
     text = {
         "moved": f"The policies earn different rewards: training's earns {abs(shift):.2f} standard deviations of the "
         f"advantages {'more' if shift > 0 else 'less'}.{choice}",
-        "outliers": f"{distances} A few tokens carry the gap (token_ess {number(token_ess)}): `rlcorr inspect DUMP "
-        f"--worst 5` shows them.{drop}",
+        "outliers": f"A few tokens carry the gap (token_ess {number(token_ess)}): `rlcorr inspect DUMP --worst 5` "
+        f"shows them.{drop} {distances}",
         "far": distances,
         "near": f"{distances}{harmless}",
         "weight": distances,
@@ -411,7 +411,8 @@ def _heavy_tails(evidence: Evidence) -> list[Reason]:
         if plan.info >= HARMLESS_INFO:
             continue
         above = "{} is above {}".format(*apart(shape, limit))
-        text = f"{plan.name} costs {share(1 - plan.info)} of the batch: {name} {above}."
+        carry = f"Under {plan.name} a few {scope}s carry most of the weight ({name} {above})"
+        text = f"{carry}: the batch is worth {share(1 - plan.info)} less."
         return [Reason(code="heavy_tail", text=text, values={name: shape, f"{name}_limit": limit, "info": plan.info})]
     return []
 

@@ -134,6 +134,8 @@ class Report(Output):
     """Those of the notes that say what of the dump is not read."""
     totals: Annotated["RunTotals | None", HIDDEN] = None
     """What it was made of, where that was kept."""
+    everything: Annotated[bool, HIDDEN] = False
+    """Whether its text on a terminal has all numbers and remedies, not only what a person acts on."""
     worst_rows: Annotated["TokenRows | None", HIDDEN] = None
     """Its worst rows token by token, where they were sought."""
     seconds: Annotated[float, HIDDEN] = 0.0

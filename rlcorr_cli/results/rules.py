@@ -113,7 +113,7 @@ _ENGINE = (
 )
 
 
-_SEQUENCE = "Do not use sequence weights on this data: use token weights (`--preset token_is`)."
+_SEQUENCE = "Use token weights (`--preset token_is`), not sequence weights."
 
 
 RULES: tuple[Rule, ...] = (
@@ -409,7 +409,7 @@ class RemedyContext:
         if self.needs_no(metric):
             return None
         if self.is_far and metric in OF_WEIGHTS:
-            act = f"fix {self.told}" if self.told else "find its cause"
+            act = f"fix the cause ({self.told})" if self.told else "find the cause"
             return f"No weights can repair a gap this large: {act} first."
         return (REMEDIES[metric](self) if metric in REMEDIES else "") or fix
 
@@ -442,13 +442,11 @@ def _no_sequence_weights(situation: RemedyContext) -> str:
     bounds = situation.geometric
     if bounds is None or bounds.low is None or bounds.high is None:
         return ""
-    reason = "Do not use sequence weights on this data"
-    if situation.sequence == "unsure":
-        reason = "This dump is too small to tell if sequence weights are usable"
+    reason = "This dump is too small to tell if sequence weights are usable. " if situation.sequence == "unsure" else ""
     return (
-        f"{reason}: use token weights (`--preset token_is`), or geometric rejection "
-        f"(`--rs ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}`), which keeps "
-        f"{'' if situation.is_exact else 'at least '}{100 * situation.geometric_kept:.3g}% of the dump's sequences."
+        f"{reason}Use token weights (`--preset token_is`), or drop far sequences "
+        f"(`--rs ratio.seq_mean:{plain(bounds.low)},{plain(bounds.high)}` keeps "
+        f"{'' if situation.is_exact else 'at least '}{100 * situation.geometric_kept:.3g}%)."
     )
 
 

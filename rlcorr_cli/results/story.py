@@ -71,8 +71,8 @@ class Story(Record):
 
     @property
     def act(self) -> str:
-        """What to do about the gap: 'fix stale_policy', 'find the cause'."""
-        return f"fix {self.to_fix}" if self.to_fix else "find the cause"
+        """What to do about the gap: 'fix the cause (stale_policy)', 'find the cause'."""
+        return f"fix the cause ({self.to_fix})" if self.to_fix else "find the cause"
 
     @property
     def is_fault(self) -> bool:

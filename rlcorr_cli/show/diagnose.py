@@ -281,7 +281,7 @@ def _columns_looked_at(diagnosis: Diagnosis) -> Iterator[str]:
         yield f"{', '.join(others)} {stands} out, too, but {is_} not the cause."
     crowded = [clean(column.column) for column in diagnosis.columns if column.too_many]
     if crowded:
-        yield f"Not checked, because of too many values: {', '.join(crowded)}."
+        yield f"Not compared, because of too many values: {', '.join(crowded)}."
     if diagnosis.not_looked_for:
         causes = (f"{each.cause} (needs {clean(each.needs)})" for each in diagnosis.not_looked_for)
         yield f"Not checked: {', '.join(causes)}."

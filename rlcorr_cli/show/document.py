@@ -364,15 +364,17 @@ class Section:
 class Document:
     """What a result says.  It is read once: its iterables may be made as they are read.
 
-    lines: on a terminal.  All others are of files: the command that made it, title (the dump), summary (how much was
-    read, and when it was last changed), trend (how it goes over steps, the last of them first), causes (what voids
-    the numbers), headline with its status (ok, warn or fail) and reasons, sections, the picture of all of it first.
-    source: what its pictures are of, if not what title and summary say.  marks: what a marked value means.
-    has_contents: whether a page links to its sections.  json: the text of that form, in pieces.  records: the lines
-    of a table, all of the same names, or as text.
+    lines: on a terminal; again: what ends them where they are longer than the terminal is high. All others are of
+    files: the command that made it, title (the dump), summary (how much was read, and when it was last changed),
+    trend (how it goes over steps, the last of them first), causes (what voids the numbers), headline with its
+    status (ok, warn or fail) and reasons, sections, the picture of all of it first. source: what its pictures are
+    of, if not what title and summary say. marks: what a marked value means. has_contents: whether a page links to
+    its sections. json: the text of that form, in pieces. records: the lines of a table, all of the same names, or
+    as text.
     """
 
     lines: Iterable[Block]
+    again: str = ""
     command: str = ""
     title: str = ""
     summary: str = ""

@@ -3,6 +3,7 @@
 What is fine is quiet.  Metric names are those of the JSON report and of people's dashboards.
 """
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
@@ -76,10 +77,11 @@ from rlcorr_cli.show.words import (
     next_step,
     opening_sentence,
     remedies_said_once,
+    short_verdict,
     suggestion_notes,
     verdict_sentences,
 )
-from rlcorr_cli.totals.bins import HISTOGRAM_RELATIVE_ERROR, Histogram
+from rlcorr_cli.totals.bins import Histogram
 from rlcorr_cli.totals.view import Value
 
 MARKS = "! marks a value outside its limit."
@@ -90,7 +92,8 @@ STATUS_OF_LEVEL = {"equal": "ok", "same": "ok", "close": "ok", "apart": "warn", 
 def document(report: Report) -> Document:
     """What a report says."""
     return Document(
-        lines=_lines(report),
+        lines=_lines(report) if report.everything else _first_screen(report),
+        again=_in_short(report),
         command="analyze",
         title=name_of_inputs(report.inputs, LONGEST),
         summary=_summary(report),
@@ -132,7 +135,46 @@ def _records(report: Report) -> Iterator[str]:
 SHIFT = "advantage_shift"
 
 
-def _lines(report: Report) -> Iterator[Block]:
+MOST_LAG_SENTENCES, MOST_NOTES = 2, 3
+
+
+def _first_screen(report: Report) -> Iterator[Block]:
+    """What a person acts on: verdict, cause, the numbers that are judged, the course, and what was asked for."""
+    yield from _conclusions(report)
+    yield from suggestion_notes(report.advised_bounds, report.profile)
+    if report.advised_bounds:
+        yield BLANK
+    if report.profile == "canonical":
+        yield _judged_table(report)
+        yield from (*weight_tables(report), *rejection_tables(report))
+    else:
+        yield _profile_table(report)
+    yield from _objective_blocks(report)
+    if report.by_step:
+        yield _course_table(report.by_step)
+    yield from _asked_groups(report)
+    if report.lags is not None and report.lags.base is not None:
+        yield from (Note(sentence) for sentence in [*lag_sentences(report)][-MOST_LAG_SENTENCES:])
+    notes = [*report_notes(report)]
+    yield from notes[:MOST_NOTES]
+    more_notes = f", {plural(len(notes) - MOST_NOTES, 'note')}" if len(notes) > MOST_NOTES else ""
+    name = next(iter(report.broken), "kl")
+    yield Note(
+        f"{closing_words(report)} --all shows the rest (remedies, all numbers, steps{more_notes}); `rlcorr explain "
+        f"{name}` defines a number."
+    )
+
+
+def _in_short(report: Report) -> str:
+    """The verdict and what to do, in a line or two that end a text longer than the terminal is high."""
+    cause = cause_to_mend(report.cause)
+    names = [*report.causes, *([] if cause is None else [cause.cause])]
+    likely = f"Likely cause: {', '.join(dict.fromkeys(names))}." if names else ""
+    return " ".join(filter(None, [short_verdict(report), likely]))
+
+
+def _conclusions(report: Report) -> Iterator[Block]:
+    """What was read, the last step and the course up to it, what is wrong and its fix, the verdict on all of it."""
     yield from report_opening(report)
     if sentence := opening_sentence(report):
         yield Note(sentence, "bold")
@@ -151,6 +193,11 @@ def _lines(report: Report) -> Iterator[Block]:
     yield from anomaly_notes(report.anomalies)
     yield Note(verdict_sentences(report), "bold")
     yield BLANK
+
+
+def _lines(report: Report) -> Iterator[Block]:
+    """Everything: the conclusions, each number over its limit with its remedy, all tables and notes."""
+    yield from _conclusions(report)
     broken = worst_first(report.health)
     limits = [
         (finding.status, f"{finding.metric} {number(finding.value)}", f"should be {finding.rule}. {fix}".rstrip())
@@ -165,36 +212,44 @@ def _lines(report: Report) -> Iterator[Block]:
         yield _divergence_table(report)
         yield from _distribution_blocks(report)
         yield from (*weight_tables(report), *rejection_tables(report))
-    else:  # with six digits, to be compared with a dashboard
-        rows = [(Cell(name), Cell(metric_value(value, report.profile))) for name, value in report.whole.metrics.items()]
-        yield Table(headings=(f"as {report.profile} logs it", "value"), rows=tuple(rows))
-    yield from objective_tables(report)
-    for sentence in objective_sentences(report):
-        yield Note(sentence, "dim")
-    if report.objective is not None:
-        yield BLANK
+    else:
+        yield _profile_table(report)
+    yield from _objective_blocks(report)
     yield from _group_tables(report)
     yield from report_notes(report)
     name, n_metrics = next(iter(report.broken), "kl"), len(report.whole.metrics)
     yield Note(f"{closing_words(report)} `rlcorr explain {name}` defines a metric; --json has all {n_metrics} metrics.")
 
 
+def _profile_table(report: Report) -> Table:
+    """A profile's numbers with six digits, to be compared with a dashboard."""
+    rows = [(Cell(name), Cell(metric_value(value, report.profile))) for name, value in report.whole.metrics.items()]
+    return Table(headings=(f"as {report.profile} logs it", "value"), rows=tuple(rows))
+
+
+def _objective_blocks(report: Report) -> Iterator[Block]:
+    yield from objective_tables(report)
+    for sentence in objective_sentences(report):
+        yield Note(sentence, "dim")
+    if report.objective is not None:
+        yield BLANK
+
+
 def closing_words(report: Report) -> str:
     """What `check` would say of all that stands above."""
     n, n_failing, story = len(report.broken), list(report.broken.values()).count("fail"), report.story
+    over = "1 number is outside its limit" if n == 1 else f"{n} numbers are outside their limits"
     if n_failing:
         fail = "fails" if n_failing == 1 else "fail"
-        sentences = [f"{plural(n, 'rule')} broken, {n_failing} of which {fail} `rlcorr check`."]
+        sentences = [f"{over}; {n_failing} of them {fail} `rlcorr check`."]
     elif n:
-        sentences = [f"{plural(n, 'rule')} broken, which {'warns' if n == 1 else 'warn'}."]
+        sentences = [f"{over}; {'it does not fail' if n == 1 else 'none of them fails'} `rlcorr check`."]
     else:
         is_quiet = cause_to_mend(report.cause) is None and story.effect == "none" and not report.advised_bounds
-        sentences = ["No warnings." if is_quiet else "No rule is broken."]
+        sentences = ["No warnings." if is_quiet else "Every number is within its limit."]
     if story.is_fault:
         fault = "The fault above fails" if len(story.faults) == 1 else "The faults above fail"
         sentences.append(f"{fault} `rlcorr check`.")
-    elif story.effect == "warning":
-        sentences.append(f"The {'cause' if story.to_fix else 'suspicion'} above warns{', too' if n else ''}.")
     return " ".join(sentences)
 
 
@@ -204,9 +259,9 @@ def report_opening(report: Report) -> Iterator[Block]:
     parts = [*amounts(counts, report.clusters), *group_amounts(report)]
     yield Facts([name_of_inputs(report.inputs), *parts, duration(report.seconds)])
     profile = "" if report.profile == "canonical" else f", profile {report.profile}"
-    nothing = "no correction: " if not report.plan.weighting and not report.plan.rules else ""
-    plan = f"{nothing}plan {clean(report.plan.name)}{profile}"
-    yield Note(f"{clean(columns[1])} against {clean(columns[0])}  {plan}", "dim", indent=0)
+    corrects = report.plan.weighting or report.plan.rules
+    plan = f"correction {clean(report.plan.name)}" if corrects else "no correction"
+    yield Note(f"{clean(columns[1])} against {clean(columns[0])}, {plan}{profile}", "dim", indent=0)
     yield from left_out_notes(counts)
     yield BLANK
 
@@ -221,6 +276,49 @@ def group_amounts(report: Report) -> list[str]:
 def report_notes(report: Report) -> Iterator[Note]:
     """The report's notes: what was chosen for the user, and what the data call for."""
     yield from (Note(clean(note), "dim") for note in report.notes if note != QUANTILE_NOTE)
+
+
+FIRST_SCREEN = (GAP, "kl", "ppl_ratio", "token_ess", "seq_ess")
+MOST_JUDGED = 8
+
+
+def _judged_table(report: Report) -> Table:
+    """The key numbers and those outside their limit: of the whole dump, and of the group that is farthest outside."""
+    findings = {finding.metric: finding for finding in report.health}
+    of_groups = {broken.metric: broken for broken in report.broken_in_groups}
+    over = [name for name in report.broken if name not in FIRST_SCREEN]
+    names = [name for name in (*FIRST_SCREEN, *over) if name in report.whole.values][:MOST_JUDGED]
+
+    def limit(name: str) -> str:
+        rule = of_groups[name].rule if name in of_groups else findings[name].rule if name in findings else ""
+        return re.sub("between (.*) and (.*)", r"\1 to \2", rule)
+
+    def value(name: str) -> Cell:
+        finding = findings.get(name)
+        status = finding.status if finding is not None and finding.broken else ""
+        return number_cell(report.whole.values[name], number, status)
+
+    def worst(name: str) -> Cell:
+        if name not in of_groups:
+            return Cell("")
+        broken = of_groups[name]
+        at = ", ".join(_short_key(value) for value in broken.worst.values())
+        return Cell(f"{number(broken.worst_value)} at {at}", status=broken.status)
+
+    columns = [
+        Column(heading="number", cell=Cell),
+        Column(heading="value", cell=value),
+        Column(
+            heading="95% interval",
+            cell=lambda name: Cell(interval(*report.intervals[name]) if name in report.intervals else ""),
+            drop=2,
+        ),
+        Column(heading="should be", cell=lambda name: Cell(limit(name)), drop=1),
+    ]
+    if of_groups:
+        of = {tuple(broken.worst) for broken in of_groups.values()}
+        columns.append(Column(heading=f"worst {clean(', '.join(min(of))) if len(of) == 1 else 'group'}", cell=worst))
+    return tabulated(names, tuple(columns))
 
 
 def _divergence_table(report: Report) -> Table:
@@ -245,7 +343,7 @@ def _distribution_blocks(report: Report) -> Iterator[Block]:
     """Quantiles of the log-ratio, and its histogram between the outermost of them."""
     values = report.whole.values
     columns = {f"{100 * q:g}%": signed(values[f"log_ratio_{name}"]) for name, q in QUANTILES.items()}
-    about = f"value ±{100 * HISTOGRAM_RELATIVE_ERROR:.1f}%"
+    about = "value"
     upright = Table(
         headings=("log_ratio at", about), rows=tuple((Cell(at), Cell(text)) for at, text in columns.items())
     )
@@ -296,24 +394,30 @@ def _group_tables(report: Report) -> Iterator[Block]:
         yield _group_table(report, shown)
         yield from (Note(text, "dim") for text in step_notes(report, shown))
         yield BLANK
-    groups = () if report.groups is steps else report.groups
-    if len(groups) > FEW:
-        yield _course_table(groups)
-        yield Note(_ends_and_worst_of(WORST, len(groups)), "dim")
-        groups = _ends_and_worst(groups, WORST)
-    if groups:
-        yield _group_table(report, groups)
+    yield from _asked_groups(report)
     if report.lags is not None:
         yield from lag_tables(report)
         yield from (Note(sentence) for sentence in lag_sentences(report))
         yield BLANK
 
 
+def _asked_groups(report: Report) -> Iterator[Block]:
+    """The groups that were asked for, as steps are not."""
+    groups = () if report.groups is report.by_step else report.groups
+    if len(groups) > FEW:
+        yield _course_table(groups)
+        yield Note(_ends_and_worst_of(WORST, len(groups)), "dim")
+        groups = _ends_and_worst(groups, WORST)
+    if groups:
+        yield _group_table(report, groups)
+
+
 def step_notes(report: Report, shown: Sequence[Group]) -> Iterator[str]:
     """Whose seq_ess is rough, and what becomes of steps that are too small to be held to rules by themselves."""
     rough = [step for step in shown if step.values.get("seq_ess") is not None and not is_known(step, "seq_ess")]
     if rough:
-        yield f"Where fewer than {FEWEST_EFFECTIVE} sequences are effective, seq_ess is rough: rather lower than shown."
+        few = f"Where fewer than {FEWEST_EFFECTIVE} sequences carry most of the weight"
+        yield f"{few}, seq_ess is rough: the true one is probably lower still."
     if report.course is not None:
         yield from report.course.small
         broken = {step for some in report.judged_steps if worst_status(report.findings(some)) for step in some.of_steps}

@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import shutil
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable
@@ -165,8 +166,10 @@ def drop_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def render(draw: "Callable[[Console], None]") -> None:
+def render(draw: "Callable[[Console], None]", at_end: "Callable[[Console], None] | None" = None) -> None:
     """Draw on a console as wide as the terminal (80 columns when piped), and emit the result.
+
+    at_end: draws what ends a text that is longer than the terminal is high, of which only the end stays in sight.
 
     NO_COLOR, like a pipe, means plain text: no bold or dim either.  FORCE_COLOR means colours in a pipe, too.
     """
@@ -185,6 +188,8 @@ def render(draw: "Callable[[Console], None]") -> None:
         markup=False,
     )
     draw(console)
+    if at_end is not None and terminal and paper.getvalue().count("\n") >= shutil.get_terminal_size().lines:
+        at_end(console)
     emit("\n".join(line.rstrip() for line in paper.getvalue().split("\n")))
 
 

@@ -44,7 +44,11 @@ BETWEEN, INDENT = 4, 2
 
 def print_document(document: Document) -> None:
     """Print a document's lines on stdout."""
-    render(lambda console: print_blocks(console, document.lines))
+    again = Note(document.again, "bold")
+    render(
+        lambda console: print_blocks(console, document.lines),
+        at_end=(lambda console: print_blocks(console, [BLANK, again])) if document.again else None,
+    )
 
 
 def print_blocks(console: Console, blocks: Iterable[Block]) -> None:

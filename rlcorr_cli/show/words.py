@@ -29,25 +29,28 @@ from rlcorr_cli.show.stdout import clean
 LEVELS = {
     "equal": "Equal on every token: the two columns hold the same numbers, so there is nothing to correct.",
     "same": "The same policy, up to rounding: there is nothing to correct.",
-    "far": "Far apart{over}: weights cannot repair this. {act} before you train on it.",
+    "far": "Verdict{over}: far apart. Importance weights cannot repair this: {act} before you train on it.",
 }
 """Level -> what it means, and what to do next (act); over: of what, where that is not plain."""
 USABLE: dict[tuple[Answer, Answer], str] = {
-    ("yes", "yes"): "token-level and sequence-level weights are both usable.",
-    ("yes", "unsure"): "token-level weights are usable; {few} to tell if sequence-level weights are{why}.",
-    ("yes", "no"): "token-level weights are usable, sequence-level weights are not.",
-    ("unsure", "unsure"): "{few} to tell which weights are usable.",
-    ("unsure", "no"): "sequence-level weights are not usable; {few} to tell if token-level weights are.",
-    ("no", "no"): "the weights of this plan are not usable.",
+    ("yes", "yes"): "Token-level and sequence-level importance weights are both usable.",
+    ("yes", "unsure"): "Token-level importance weights are usable; {few} to tell if sequence-level ones are{why}.",
+    ("yes", "no"): "Token-level importance weights are usable, sequence-level ones are not.",
+    ("unsure", "unsure"): "{few} to tell which importance weights are usable.",
+    ("unsure", "no"): "Sequence-level importance weights are not usable; {few} to tell if token-level ones are.",
+    ("no", "no"): "The importance weights of this plan are not usable.",
 }
 """Whether weights of tokens and of sequences are usable -> what a verdict says."""
 OF_STEP: dict[tuple[Answer, Answer], str] = {
-    ("yes", "yes"): "token-level and sequence-level weights are usable",
-    ("yes", "unsure"): "token-level weights are usable, and it is too small to tell if sequence-level weights are",
-    ("yes", "no"): "sequence-level weights are not usable",
-    ("unsure", "unsure"): "it is too small to tell which weights are usable",
-    ("unsure", "no"): "sequence-level weights are not usable",
-    ("no", "no"): "no weights are usable",
+    ("yes", "yes"): "token-level and sequence-level importance weights are usable",
+    (
+        "yes",
+        "unsure",
+    ): "token-level importance weights are usable, and it is too small to tell of sequence-level ones",
+    ("yes", "no"): "sequence-level importance weights are not usable",
+    ("unsure", "unsure"): "it is too small to tell which importance weights are usable",
+    ("unsure", "no"): "sequence-level importance weights are not usable",
+    ("no", "no"): "no importance weights are usable",
 }
 """The same of the last step, which is told before the verdict on all of them."""
 APART = {
@@ -62,7 +65,7 @@ APART = {
 """Level -> how far apart the policies of a step are."""
 LOOK = "Find the cause of the gap; until then,"
 BY_TOKEN = "use token weights (`--preset token_is`)."
-AT_NO_COST = "Token weights (`--preset token_is`) correct the gap at almost no cost."
+AT_NO_COST = "Token weights (`--preset token_is`) correct the difference at almost no cost."
 WITH_FAULT = {"close": "Close, but", "apart": "Apart, and", "far": "Far apart, and", "void": "", "too few": ""}
 """Levels that a dump with a fault may have, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}
@@ -136,8 +139,8 @@ def level_sentence(conclusion: Verdict, clusters: Clusters | None, over: str = "
     if conclusion.level == "void":
         return f"No verdict until {_mended(conclusion.causes)}: {UNRELIABLE}."
     if conclusion.level in ("close", "apart"):
-        return f"{conclusion.level.capitalize()}{over}: {_usable(conclusion, clusters)}"
-    return LEVELS[conclusion.level].format(over=over, act=act[0].upper() + act[1:])
+        return f"Verdict{over}: {conclusion.level}. {_usable(conclusion, clusters)}"
+    return LEVELS[conclusion.level].format(over=over, act=act)
 
 
 def _usable(conclusion: Verdict, clusters: Clusters | None) -> str:
@@ -177,8 +180,13 @@ def _last_step(report: Report) -> str:
         weights = f"; {OF_STEP[last.verdict.usable.token, last.verdict.usable.sequence]}"
         if last.since not in (None, last.step):
             weights += f" since {step_named(clean(course.column), clean(f'{last.since}'))}"
-    breaks = f" {BREAKS_AT_END.format(step='It breaks', act=report.story.act)}" if _fails_at_end(report) else ""
+    breaks = f" {BREAKS_AT_END.format(step='It is', act=report.story.act)}" if _fails_at_end(report) else ""
     return f"{named[0].upper()}{named[1:]}: {APART[level]}{weights}.{breaks}"
+
+
+def short_verdict(report: Report) -> str:
+    """The verdict on the last step, or on the dump where no step has one of its own."""
+    return _last_step(report) or verdict_sentences(report)
 
 
 def _fails_at_end(report: Report) -> bool:
@@ -252,17 +260,17 @@ def _n_steps_in_words(n: float) -> str:
 
 
 def steps_that_break(broken: Iterable[BrokenRule], column: str) -> str:
-    """'Steps 10 and 11 break the rules on kl and k3_kl.'; rules that the same steps break are named together."""
+    """'Steps 10 and 11 are outside the limits on kl and k3_kl.'; limits of the same steps are named together."""
     metrics_of: dict[tuple[Any, ...], dict[str, None]] = {}
     for rule in broken:
         steps = tuple(value for key in rule.groups for value in key.values())
         metrics_of.setdefault(steps, {})[rule.metric] = None
     sentences: list[str] = []
     for steps, metrics in metrics_of.items():
-        break_ = "breaks" if len(steps) == 1 else "break"
+        are = "is" if len(steps) == 1 else "are"
         named = clean(steps_named(steps, column))
-        rules = "the rule on" if len(metrics) == 1 else "the rules on"
-        sentences.append(f"{named[0].upper()}{named[1:]} {break_} {rules} {and_list(list(metrics))}.")
+        limits = "the limit on" if len(metrics) == 1 else "the limits on"
+        sentences.append(f"{named[0].upper()}{named[1:]} {are} outside {limits} {and_list(list(metrics))}.")
     return " ".join(sentences)
 
 
@@ -362,7 +370,8 @@ def cause_notes(finding: CauseFinding | None) -> Iterator[Note]:
     cause = cause_to_mend(finding)
     if cause is not None:
         text = f"{clean(cause_words(cause))} {next_step(cause)}"
-        yield Note(text, lead=f"! {cause.cause}  ", lead_look="bold red")
+        name = clean(f"{cause.parameters['column']}") if "column" in cause.parameters else cause.cause
+        yield Note(text, lead=f"! {name}  ", lead_look="bold red")
         yield BLANK
 
 

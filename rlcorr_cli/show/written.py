@@ -149,7 +149,8 @@ def _division(filtered: Filtered) -> Iterator[str]:
     if tokens < all_tokens:
         yield (
             f"A token-mean loss divides by {all_tokens:,} tokens if they are counted before rejection, and by "
-            f"{tokens:,} if after it (verl up to 0.8). The first gradient is {tokens / all_tokens:.3g} of the second."
+            f"{tokens:,} if after it (verl up to 0.8). Counted before, the gradient is "
+            f"{tokens / all_tokens:.3g} times as long."
         )
 
 
