@@ -169,6 +169,16 @@ COMMANDS: Mapping[str, tuple[str, str, str]] = {
 """Each command, in the order of the list: the module here that has its function, and two commands that run, with which
 its help ends."""
 
+GROUPS: Mapping[str, Sequence[str]] = {
+    "Look": ("analyze", "diagnose", "inspect", "plot", "scalars"),
+    "Decide": ("compare", "sweep", "presets"),
+    "Act": ("filter", "convert"),
+    "Guard": ("check", "watch", "diff"),
+    "Read": ("explain", "help"),
+}
+"""What the commands are for, in the order in which they are used."""
+START = "Start with `rlcorr analyze DUMP`. Without a dump: `rlcorr scalars LOG`, or `rlcorr help record` to make one."
+
 LIGHT = ("presets", "explain", "help")
 """Commands that read no dump: they load no library for numbers, and take no defaults from files."""
 
@@ -202,8 +212,9 @@ def built(names: tuple[str, ...] = (*COMMANDS,), options: bool = True) -> Any:
     app = typer.Typer(
         name="rlcorr",
         cls=Group,
-        help="Offline log-prob analysis for LLM reinforcement learning: how far apart were the rollout and the "
-        "training policy, and what would each correction do to the batch?",
+        help="Offline log-prob analysis for LLM reinforcement learning: how far apart the rollout and the training "
+        "policy were, since which step, why, and what each correction would do to the batch.",
+        epilog=START,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -313,6 +324,13 @@ class Group(TyperGroup):
         for parameter in parameters:
             _adapt(parameter)
         return parameters
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands by what they are for."""
+        for heading, names in GROUPS.items():
+            listed = [(name, self.commands[name].get_short_help_str(limit=200)) for name in names]
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(max(map(len, COMMANDS))), about) for name, about in listed])
 
 
 def _processed(parameter: Any, by_typer: Callable[[Any, Any], Any], ctx: Any, value: Any) -> Any:

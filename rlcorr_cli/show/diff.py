@@ -250,7 +250,7 @@ def verdicts_of_dumps(diff: Diff) -> list[str]:
     names: dict[str, list[str]] = {}
     for name, side in diff.dumps.items():
         if side.report is not None:
-            names.setdefault(clean(verdict_alone(side.report)), []).append(name)
+            names.setdefault(clean(verdict_alone(side.report).removeprefix("Verdict: ")), []).append(name)
     of_rows = (clean(text) for each in diff.comparisons for text in _about_rows(each))
     return [*of_rows, *(f"{and_list(of)}: {sentence}" for sentence, of in names.items())]
 
