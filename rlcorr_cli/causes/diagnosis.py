@@ -207,9 +207,7 @@ class StepChange(Record):
     def words(self) -> str:
         """'Tokens of the same rollout probability differ more than before; the sampled tokens are not harder.'"""
         rises = self.mean_after > self.mean_before
-        rise, more, longer, harder = (
-            ("rise", "more", "longer", "harder") if rises else ("fall", "less", "shorter", "easier")
-        )
+        rise, more, less, harder = ("rise", "more", "less", "harder") if rises else ("fall", "less", "more", "easier")
         if max(map(abs, (self.error, self.surprise, self.length))) > OPPOSED:
             return (
                 "The difference of similar tokens and the kinds of tokens changed in opposite directions: no shares of "
@@ -218,16 +216,19 @@ class StepChange(Record):
         if self.error >= self.surprise + self.length and max(abs(self.surprise), abs(self.length)) < LITTLE:
             words = f"Tokens of the same rollout probability differ {more} than before"
             return f"{words}; the sampled tokens are not {harder}."
-        surprise, length = percent(self.surprise), percent(self.length)
-        similar = percent(1 - round(self.surprise, 2) - round(self.length, 2))
-        unlikely = "more" if rises else "fewer"
+        surprise, length = round(self.surprise, 2), round(self.length, 2)
+        few, short = ("fewer", "shorter") if rises else ("more", "longer")
+        many, long = ("more", "longer") if rises else ("fewer", "shorter")
         parts = (
-            (self.error, f"{similar} of the {rise} is real: similar tokens now differ {more}"),
-            (self.surprise, f"{surprise} of the {rise} is because {unlikely} unlikely tokens are sampled"),
-            (self.length, f"{length} of the {rise} is because responses are {longer}"),
+            (1 - surprise - length, f"similar tokens now differ {more}", f"similar tokens now differ {less}"),
+            (surprise, f"{many} unlikely tokens are sampled", f"{few} unlikely tokens are sampled"),
+            (length, f"responses are {long}", f"responses are {short}"),
         )
-        (_, largest), *others = sorted(parts, reverse=True)
-        return f"{largest}; {', '.join(text.replace(f' of the {rise}', '') for _, text in others)}."
+        with_it = [(share, why) for share, why, _ in sorted(parts, reverse=True) if round(share, 2) > 0]
+        against = "".join(f"; that {why} takes {percent(-share)} off" for share, _, why in parts if round(share, 2) < 0)
+        (first, why), *others = with_it
+        more_parts = "".join(f", {percent(share)} because {why}" for share, why in others)
+        return f"{percent(first)} of the {rise} is because {why}{more_parts}{against}."
 
 
 @frozen
