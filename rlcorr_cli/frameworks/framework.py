@@ -253,6 +253,7 @@ class Framework:
     Three kinds of notes.  notes: what a user of such a plan should know about the framework.  config_notes: what a
     config says that shows in no plan.  remarks: what a report of its numbers should say: what the data made of them,
     and how far the release's own may lie from them.
+    needs: what must be on in its config beside the lines of any plan.
     """
 
     name: str
@@ -275,6 +276,7 @@ class Framework:
     by_rollout: bool = False
     notes: Callable[[Plan], tuple[str, ...]] = _nothing
     config_notes: Callable[[Config], tuple[str, ...]] = _nothing
+    needs: str = ""
     remarks: Callable[[Numbers, Plan], tuple[str, ...]] = _nothing
 
     @property

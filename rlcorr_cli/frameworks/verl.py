@@ -291,6 +291,9 @@ def inverse_notes(plan: Plan) -> tuple[str, ...]:
     return tuple(notes)
 
 
+LOGS = "It needs actor_rollout_ref.rollout.calculate_log_probs: true."
+
+
 def _profile(release: Release, keys: tuple[str, ...]) -> Framework:
     return Framework(
         name=release.name,
@@ -302,6 +305,7 @@ def _profile(release: Release, keys: tuple[str, ...]) -> Framework:
         batch_mean=batch_mean(release),
         notes=_verl_notes,
         config_notes=partial(_verl_config_notes, release),
+        needs=LOGS,
         remarks=_verl_remarks,
     )
 
@@ -447,4 +451,5 @@ VERL = Framework(
     outside=_LOSS,
     others=("kl_loss_type",),
     config_notes=_run_notes,
+    needs=LOGS,
 )

@@ -41,7 +41,7 @@ def lines_of(plan: Plan, name: str) -> Lines | None:
                 framework=framework.name,
                 text="\n".join(_toml(config) if framework.toml else _yaml(config)),
                 flags=" ".join(_flags(config)) if framework.flags else "",
-                notes=(*_notes_on_written(plan, found), *framework.notes(found)),
+                notes=tuple(filter(None, (*_notes_on_written(plan, found), *framework.notes(found), framework.needs))),
             )
     return None
 
