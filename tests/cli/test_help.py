@@ -23,6 +23,16 @@ def test_help_cuts_no_summary(monkeypatch: pytest.MonkeyPatch, columns: str) -> 
         assert (app.function(command).__doc__ or "?").partition("\n")[0] in text
 
 
+def test_the_list_of_commands_has_each_once_by_what_it_is_for_and_says_where_to_start() -> None:
+    printed = run("--help").out
+    listed = [name for names in app.GROUPS.values() for name in names]
+    assert sorted(listed) == sorted(app.COMMANDS)
+    places = [printed.index(f"\n{heading}:\n") for heading in app.GROUPS]
+    assert places == sorted(places)
+    assert [re.search(rf"^  {name} ", printed, re.MULTILINE) is not None for name in listed] == [True] * len(listed)
+    assert "Start with `rlcorr analyze DUMP`." in " ".join(printed.split())
+
+
 @pytest.mark.parametrize("command", app.COMMANDS)
 def test_help_shows_no_types_of_python(command: str) -> None:
     text = run(command, "--help").out

@@ -240,3 +240,9 @@ def test_an_unknown_framework_and_json_are_refused() -> None:
     assert "Unknown framework 'trll'" in err
     assert "trl" in err.split("Try one of")[1]
     assert run("token_is", "--for", "trl", "--json")[0] == 2
+
+
+def test_what_verl_must_have_on_stands_above_its_lines() -> None:
+    comment = [line.removeprefix("# ") for line in lines("token_is", "verl").splitlines() if line.startswith("#")]
+    assert "actor_rollout_ref.rollout.calculate_log_probs: true." in " ".join(comment)
+    assert "calculate_log_probs" not in lines("token_is", "trl")
