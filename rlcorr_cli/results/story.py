@@ -72,6 +72,8 @@ class Story(Record):
     @property
     def act(self) -> str:
         """What to do about the gap: 'fix the cause (stale_policy)', 'find the cause'."""
+        if self.to_fix == "column":  # whose name says nothing without the column's
+            return "fix the cause"
         return f"fix the cause ({self.to_fix})" if self.to_fix else "find the cause"
 
     @property

@@ -123,7 +123,7 @@ def _at_fault(report: Report, fault: str) -> str:
     if conclusion.level == "too few":
         return f"{level_sentence(conclusion, report.clusters)} Fix {fault} first in any case."
     level = WITH_FAULT[conclusion.level]
-    return f"{level} with a fault: {fault}. Fix it before you train; weights would only hide it."
+    return f"{level} with a fault: {fault}. Fix it before you train; importance weights would only hide it."
 
 
 def level_sentence(conclusion: Verdict, clusters: Clusters | None, over: str = "", act: str = "find the cause") -> str:
@@ -204,8 +204,7 @@ def _next_without_plan(report: Report) -> str:
         return ""
     if level == "close":
         return AT_NO_COST if usable.sequence == "yes" else BY_TOKEN[0].upper() + BY_TOKEN[1:]
-    to_fix = report.story.to_fix
-    return f"{f'Until {to_fix} is fixed,' if to_fix else LOOK} {BY_TOKEN}"
+    return f"{'Until the cause is fixed,' if report.story.to_fix else LOOK} {BY_TOKEN}"
 
 
 def _failing(conclusion: Verdict) -> str:
