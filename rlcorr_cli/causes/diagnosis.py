@@ -205,9 +205,9 @@ class StepChange(Record):
 
     @property
     def words(self) -> str:
-        """'Tokens of the same rollout probability differ more than before; the sampled tokens are not harder.'"""
+        """'Tokens of the same rollout probability differ more than before; the sampled tokens are not less likely.'"""
         rises = self.mean_after > self.mean_before
-        rise, more, less, harder = ("rise", "more", "less", "harder") if rises else ("fall", "less", "more", "easier")
+        rise, more, less = ("rise", "more", "less") if rises else ("fall", "less", "more")
         if max(map(abs, (self.error, self.surprise, self.length))) > OPPOSED:
             return (
                 "The difference of similar tokens and the kinds of tokens changed in opposite directions: no shares of "
@@ -215,7 +215,7 @@ class StepChange(Record):
             )
         if self.error >= self.surprise + self.length and max(abs(self.surprise), abs(self.length)) < LITTLE:
             words = f"Tokens of the same rollout probability differ {more} than before"
-            return f"{words}; the sampled tokens are not {harder}."
+            return f"{words}; the sampled tokens are not {less} likely."
         surprise, length = round(self.surprise, 2), round(self.length, 2)
         few, short = ("fewer", "shorter") if rises else ("more", "longer")
         many, long = ("more", "longer") if rises else ("fewer", "shorter")

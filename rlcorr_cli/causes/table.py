@@ -238,7 +238,7 @@ ANOMALIES: tuple[Cause, ...] = (
 SAME_PROMPT = "Compare the prompts of both sides token by token: template, system prompt, trailing newline."
 WEIGHTS = (
     "Check what the rollout engine runs (8-bit weights, the checkpoint, an adapter that was not merged, the prompt, "
-    "RoPE's settings), and that training scores without dropout, and packed rows apart."
+    "RoPE's settings), and that training scores without dropout, and without packed sequences that see each other."
 )
 _OF_A_GAP = (
     Cause(
@@ -556,7 +556,8 @@ _OF_A_GAP = (
         certainty="Needs advantages or rewards. A few updates on other prompts stay below bf16's noise, and cannot "
         "be told from other_weights.",
         alike="drift, where the dump has no advantages; other_weights, where the updates were on other rows.",
-        advice="Sync the weights to the rollout engine more often, or compute old_log_probs before the update.",
+        advice="Sync the weights to the rollout engine more often, or compute old_log_probs before an "
+        "update that runs in between.",
     ),
     Cause(
         name="drift",

@@ -52,7 +52,9 @@ QUIET = 0.6
 CLEAN_CORE = 0.001
 BEYOND = 3.0
 """Measured: dropout .9 to 1.2 times the core in training's column, packed rows .3 to 1.4; all else, and rollout, 0."""
-BY_THE_PREFIX = "Score in evaluation mode, without dropout, and part packed rows by their attention mask and positions."
+BY_THE_PREFIX = (
+    "Score in evaluation mode, without dropout, and keep packed sequences apart by attention mask and position ids."
+)
 NOISE, LARGER_NOISE = "rounding noise", "noise larger than rounding makes"
 TELL_WEIGHTS = (
     "A clean dump of the same model (`rlcorr diagnose DUMP --clean-dump FILE`) tells whether weights were changed: "
@@ -333,7 +335,7 @@ def other_weights(case: Case) -> CauseFinding | None:
         is_near = unsure or case.size_by_token < NEAR_SIZE * LEAST_BY_TOKEN or clean is not None
     if side is not None:
         column, here, there = side
-        headline = f"{column} depends on more than the tokens before: dropout, or packed rows that see one another"
+        headline = f"{column} depends on more than the tokens before: dropout, or packed sequences that see each other"
         advice = BY_THE_PREFIX
         evidence.append(
             f"A token that follows the same prefix in two rows differs by {figures(here)} in {column}, and by "

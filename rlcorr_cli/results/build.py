@@ -288,11 +288,12 @@ def _number_notes(values: Mapping[str, Value], problems: BadRowCounts, n_sequenc
     if share is not None and n_sequences >= FEWEST_EFFECTIVE and share * n_sequences < FEWEST_EFFECTIVE:
         n = round(share * n_sequences)
         carry = "One sequence outweighs" if n <= 1 else f"{n} sequences outweigh"
-        notes.append(f"{carry} the other {n_sequences - max(n, 1):,}: chi2_seq and seq_ess are rough.")
+        notes.append(f"{carry} the other {n_sequences - max(n, 1):,}: chi2_seq and seq_ess are not reliable.")
     if shape is None or error is None:
         return notes
     if shape > LARGEST_SHAPE and values["pareto_k_seq_limit"] is None:
-        notes.append(f"pareto_k_seq is {shape:.3g} ± {error:.2f}: {n_fitted} tail values are too few to judge it.")
+        few = f"the {n_fitted} largest sequence weights are too few to judge it"
+        notes.append(f"pareto_k_seq is {shape:.3g} ± {error:.2f}: {few}.")
     return notes
 
 

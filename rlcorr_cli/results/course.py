@@ -52,8 +52,8 @@ RESTS_ON = {
     "seq_ess": ("seq_ess", "sequences"),
 }
 """Metric that a few large ratios decide -> the share of its sample that is effective, and what is counted of it."""
-BREAKS_AT_END = "{step} outside limits that fail `rlcorr check`: {act} before you train on."
-"""What is said before a verdict or a plan that would do for all steps together; step: 'Step 59, the last, is'."""
+BREAKS_AT_END = "{step} limits that make `rlcorr check` fail: {act} before you continue training."
+"""What is said before a verdict or a plan that would do for all steps together; step: 'Step 59, the last, breaks'."""
 FEWEST_EFFECTIVE = 10
 """Of fewer effective tokens or sequences such a metric is blank: it is too low, and falls as the policies part."""
 

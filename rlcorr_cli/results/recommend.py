@@ -266,7 +266,7 @@ def _headline(chosen: PlanValues, flags: Sequence[Flag], evidence: Evidence) -> 
     act = "shorten the lag" if flags[0] == "moved" and evidence.story.to_fix in STALE else evidence.story.act
     start = _STARTS.get(flags[0], "").format(act=act.capitalize())
     if evidence.far_end and flags[0] != "far":
-        step = f"{evidence.far_end[0].upper()}{evidence.far_end[1:]}, the last, is"
+        step = f"{evidence.far_end[0].upper()}{evidence.far_end[1:]}, the last, breaks"
         start = f"{BREAKS_AT_END.format(step=step, act=evidence.story.act)} {start}"
     use = "use" if start.endswith(": ") else "Use"
     if not acts:

@@ -53,6 +53,19 @@ def interval(low: float, high: float) -> str:
     return f"{low:,.{decimals}f} to {high:,.{decimals}f}"
 
 
+def between(value: float | None, ends: tuple[float, float] | None) -> str:
+    """A number, with the decimals of its interval where fewer would print it outside of that."""
+    text = number(value)
+    if value is None or ends is None or not ends[0] <= value <= ends[1]:
+        return text
+    low, high = interval(*ends).split(" to ")
+    try:
+        is_inside = float(low) <= float(text) <= float(high)
+    except ValueError:  # '1 - 2e-12', '1,234'
+        return text
+    return text if is_inside or "e" in low else f"{value:.{len(low.partition('.')[2])}f}"
+
+
 def _from_one(value: float) -> str:
     """'1 - 2.4e-12': nine decimals would round it to 1."""
     return "1" if value == 1 else f"1 {'-' if value < 1 else '+'} {abs(1 - value):.1e}"

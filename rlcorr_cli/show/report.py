@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 from math import log
 
+from rlcorr_cli.causes.wording import and_list
 from rlcorr_cli.metrics.catalog import DEFINITIONS, define, ideal, shown_at
 from rlcorr_cli.metrics.diagnostics import QUANTILES
 from rlcorr_cli.metrics.divergence import DIVERGENCE
@@ -52,6 +53,7 @@ from rlcorr_cli.show.lags import lag_sentences, lag_tables
 from rlcorr_cli.show.numbers import (
     NOTHING,
     amounts,
+    between,
     duration,
     histogram_line,
     interval,
@@ -157,11 +159,14 @@ def _first_screen(report: Report) -> Iterator[Block]:
         yield from (Note(sentence) for sentence in [*lag_sentences(report)][-MOST_LAG_SENTENCES:])
     notes = [*report_notes(report)]
     yield from notes[:MOST_NOTES]
+    worst = min((step.values["seq_ess"] or 0.0 for step in report.by_step), default=0.0)
+    if (report.whole.values["seq_ess"] or 0.0) < worst:
+        yield Note("seq_ess of all steps is lower than of any one: their sequences are weighed together.", "dim")
     more_notes = f", {plural(len(notes) - MOST_NOTES, 'note')}" if len(notes) > MOST_NOTES else ""
     name = next(iter(report.broken), "kl")
     yield Note(
         f"{closing_words(report)} --all shows the rest (remedies, all numbers, steps{more_notes}); `rlcorr explain "
-        f"{name}` defines a number."
+        f"{name}` explains a number."
     )
 
 
@@ -179,7 +184,8 @@ def _conclusions(report: Report) -> Iterator[Block]:
     if sentence := opening_sentence(report):
         yield Note(sentence, "bold")
         yield BLANK
-    yield from cause_notes(report.cause)
+    is_small = report.verdict.level in ("same", "close") and not report.story.is_fault
+    yield from cause_notes(report.cause, is_small=is_small)
     for fault in report.other_faults:
         yield Note(clean(f"{fault.what} {fault.do}"), lead=f"! {fault.name}  ", lead_look="bold red")
         yield BLANK
@@ -236,21 +242,16 @@ def _objective_blocks(report: Report) -> Iterator[Block]:
 
 
 def closing_words(report: Report) -> str:
-    """What `check` would say of all that stands above."""
-    n, n_failing, story = len(report.broken), list(report.broken.values()).count("fail"), report.story
-    over = "1 number is outside its limit" if n == 1 else f"{n} numbers are outside their limits"
-    if n_failing:
-        fail = "fails" if n_failing == 1 else "fail"
-        sentences = [f"{over}; {n_failing} of them {fail} `rlcorr check`."]
-    elif n:
-        sentences = [f"{over}; {'it does not fail' if n == 1 else 'none of them fails'} `rlcorr check`."]
-    else:
-        is_quiet = cause_to_mend(report.cause) is None and story.effect == "none" and not report.advised_bounds
-        sentences = ["No warnings." if is_quiet else "Every number is within its limit."]
-    if story.is_fault:
-        fault = "The fault above fails" if len(story.faults) == 1 else "The faults above fail"
-        sentences.append(f"{fault} `rlcorr check`.")
-    return " ".join(sentences)
+    """What `check` would say of all that stands above, by name."""
+    failing = [*report.story.fault_names, *(name for name, status in report.broken.items() if status == "fail")]
+    warning = [name for name, status in report.broken.items() if status != "fail"]
+    if failing:
+        sentence = f"`rlcorr check` fails because of {and_list(failing)}."
+        return f"{sentence} Outside limits that do not fail it: {and_list(warning)}." if warning else sentence
+    if warning:
+        are = "is" if len(warning) == 1 else "are"
+        return f"`rlcorr check` passes; {and_list(warning)} {are} outside limits that only warn."
+    return "`rlcorr check` passes: every number is within its limit."
 
 
 def report_opening(report: Report) -> Iterator[Block]:
@@ -296,7 +297,7 @@ def _judged_table(report: Report) -> Table:
     def value(name: str) -> Cell:
         finding = findings.get(name)
         status = finding.status if finding is not None and finding.broken else ""
-        return number_cell(report.whole.values[name], number, status)
+        return number_cell(report.whole.values[name], partial(between, ends=report.intervals.get(name)), status)
 
     def worst(name: str) -> Cell:
         if name not in of_groups:
@@ -317,7 +318,8 @@ def _judged_table(report: Report) -> Table:
     ]
     if of_groups:
         of = {tuple(broken.worst) for broken in of_groups.values()}
-        columns.append(Column(heading=f"worst {clean(', '.join(min(of))) if len(of) == 1 else 'group'}", cell=worst))
+        by = clean(", ".join(min(of))) if len(of) == 1 else "group"
+        columns.append(Column(heading=f"{by} outside", cell=worst))
     return tabulated(names, tuple(columns))
 
 

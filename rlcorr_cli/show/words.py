@@ -14,14 +14,14 @@ from rlcorr_cli.errors import plain
 from rlcorr_cli.metrics.interval import FEWEST_CLUSTERS
 from rlcorr_cli.metrics.metric import GAP
 from rlcorr_cli.reading.names import STEPS
-from rlcorr_cli.results.course import BREAKS_AT_END, AtStep, BrokenRule, Course, MetricCourse, Rise
+from rlcorr_cli.results.course import BREAKS_AT_END, FEWEST_DOUBLED, AtStep, BrokenRule, Course, MetricCourse, Rise
 from rlcorr_cli.results.groups import Clusters
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.rules import Finding
 from rlcorr_cli.results.story import Story, cause_words, impossible_words
 from rlcorr_cli.results.suggest import SuggestedBounds
 from rlcorr_cli.results.usable import Answer
-from rlcorr_cli.results.verdict import FEWEST_SEQUENCES, Verdict
+from rlcorr_cli.results.verdict import CLOSE_K3, FEWEST_SEQUENCES, Verdict, refuses_sequences
 from rlcorr_cli.show.document import BLANK, Cause, Note
 from rlcorr_cli.show.numbers import more, number, plural, share
 from rlcorr_cli.show.stdout import clean
@@ -29,13 +29,15 @@ from rlcorr_cli.show.stdout import clean
 LEVELS = {
     "equal": "Equal on every token: the two columns hold the same numbers, so there is nothing to correct.",
     "same": "The same policy, up to rounding: there is nothing to correct.",
-    "far": "Verdict{over}: far apart. Importance weights cannot repair this: {act} before you train on it.",
+    "far": "{of}: far apart. Importance weights cannot repair this: {act} before you train on this data.",
 }
-"""Level -> what it means, and what to do next (act); over: of what, where that is not plain."""
+"""Level -> what it means, and what to do next (act); of: of what."""
+CLOSENESS = {"close": f"close ({GAP} below {CLOSE_K3:g})", "apart": f"apart ({GAP} {CLOSE_K3:g} or more)"}
+"""The levels of two policies that weights may correct, and where one ends and the other begins."""
 USABLE: dict[tuple[Answer, Answer], str] = {
     ("yes", "yes"): "Token-level and sequence-level importance weights are both usable.",
     ("yes", "unsure"): "Token-level importance weights are usable; {few} to tell if sequence-level ones are{why}.",
-    ("yes", "no"): "Token-level importance weights are usable, sequence-level ones are not.",
+    ("yes", "no"): "Token-level importance weights are usable, sequence-level ones are not{because}.",
     ("unsure", "unsure"): "{few} to tell which importance weights are usable.",
     ("unsure", "no"): "Sequence-level importance weights are not usable; {few} to tell if token-level ones are.",
     ("no", "no"): "The importance weights of this plan are not usable.",
@@ -46,7 +48,7 @@ OF_STEP: dict[tuple[Answer, Answer], str] = {
     (
         "yes",
         "unsure",
-    ): "token-level importance weights are usable, and it is too small to tell of sequence-level ones",
+    ): "token-level importance weights are usable, and it has too few sequences to judge sequence-level ones",
     ("yes", "no"): "sequence-level importance weights are not usable",
     ("unsure", "unsure"): "it is too small to tell which importance weights are usable",
     ("unsure", "no"): "sequence-level importance weights are not usable",
@@ -65,7 +67,7 @@ APART = {
 """Level -> how far apart the policies of a step are."""
 LOOK = "Find the cause of the gap; until then,"
 BY_TOKEN = "use token weights (`--preset token_is`)."
-AT_NO_COST = "Token weights (`--preset token_is`) correct the difference at almost no cost."
+AT_NO_COST = "If you correct, token weights (`--preset token_is`) are enough, at almost no cost."
 WITH_FAULT = {"close": "Close, but", "apart": "Apart, and", "far": "Far apart, and", "void": "", "too few": ""}
 """Levels that a dump with a fault may have, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}
@@ -81,11 +83,14 @@ def verdict_sentences(report: Report) -> str:
     conclusion, fault = report.verdict, _fault(report)
     if fault is None:
         course = report.course
-        over = "" if course is None else f" over all {course.steps:,} {clean(course.column)}s"
-        level = level_sentence(conclusion, report.clusters, over, report.story.act)
-        sentences = [level, "" if _fails_at_end(report) else _next_without_plan(report), _failing(conclusion)]
+        of = "Verdict" if course is None else f"All {course.steps:,} {clean(course.column)}s together"
+        over = [name for name in report.broken if refuses_sequences(name)]
+        are = "is outside its limit" if len(over) == 1 else "are outside their limits"
+        because = f" ({and_list(over)} {are})" if over else ""
+        level = level_sentence(conclusion, report.clusters, of=of, act=report.story.act, because=because)
+        sentences = [level, "" if _fails_at_end(report) else _next_without_plan(report)]
     else:
-        sentences = [_at_fault(report, fault), _failing(conclusion)]
+        sentences = [_at_fault(report, fault)]
     if conclusion.level not in ("equal", "void"):
         sentences.append(_kept_sentence(conclusion.kept_fraction))
     return " ".join(filter(None, sentences))
@@ -126,9 +131,18 @@ def _at_fault(report: Report, fault: str) -> str:
     return f"{level} with a fault: {fault}. Fix it before you train; importance weights would only hide it."
 
 
-def level_sentence(conclusion: Verdict, clusters: Clusters | None, over: str = "", act: str = "find the cause") -> str:
-    """How far apart the policies are, and which weights still leave a usable sample.  over: ' over all 12 steps'.  act:
-    what to do about the gap."""
+def level_sentence(
+    conclusion: Verdict,
+    clusters: Clusters | None,
+    *,
+    of: str = "Verdict",
+    act: str = "find the cause",
+    because: str = "",
+) -> str:
+    """How far apart the policies are, and which weights still leave a usable sample.
+
+    of: 'All 12 steps together'.  act: what to do about the gap.  because: why sequence-level weights are not usable.
+    """
     if conclusion.level == "too few":
         n = conclusion.n_sequences
         if n >= FEWEST_SEQUENCES and clusters is not None:
@@ -139,16 +153,16 @@ def level_sentence(conclusion: Verdict, clusters: Clusters | None, over: str = "
     if conclusion.level == "void":
         return f"No verdict until {_mended(conclusion.causes)}: {UNRELIABLE}."
     if conclusion.level in ("close", "apart"):
-        return f"Verdict{over}: {conclusion.level}. {_usable(conclusion, clusters)}"
-    return LEVELS[conclusion.level].format(over=over, act=act)
+        return f"{of}: {CLOSENESS[conclusion.level]}. {_usable(conclusion, clusters, because)}"
+    return LEVELS[conclusion.level].format(of=of, act=act)
 
 
-def _usable(conclusion: Verdict, clusters: Clusters | None) -> str:
+def _usable(conclusion: Verdict, clusters: Clusters | None, because: str) -> str:
     """Which weights leave a usable sample; or of how little that is not known."""
     n = conclusion.n_sequences
     counted, why = (plural(n, "sequence"), "") if clusters is None else (clusters.counted, clusters.why_too_few)
     answers = conclusion.usable.token, conclusion.usable.sequence
-    return USABLE[answers].format(few=f"{counted} are too few", why=why)
+    return USABLE[answers].format(few=f"{counted} are too few", why=why, because=because)
 
 
 def _mended(causes: Sequence[str]) -> str:
@@ -179,9 +193,9 @@ def _last_step(report: Report) -> str:
     if level in ("close", "apart") and _fault(report) is None:
         weights = f"; {OF_STEP[last.verdict.usable.token, last.verdict.usable.sequence]}"
         if last.since not in (None, last.step):
-            weights += f" since {step_named(clean(course.column), clean(f'{last.since}'))}"
-    breaks = f" {BREAKS_AT_END.format(step='It is', act=report.story.act)}" if _fails_at_end(report) else ""
-    return f"{named[0].upper()}{named[1:]}: {APART[level]}{weights}.{breaks}"
+            weights += f" from {step_named(clean(course.column), clean(f'{last.since}'))} on"
+    breaks = f" {BREAKS_AT_END.format(step='It breaks', act=report.story.act)}" if _fails_at_end(report) else ""
+    return f"{named[0].upper()}{named[1:]}, the last: {APART[level]}{weights}.{breaks}"
 
 
 def short_verdict(report: Report) -> str:
@@ -207,25 +221,25 @@ def _next_without_plan(report: Report) -> str:
     return f"{'Until the cause is fixed,' if report.story.to_fix else LOOK} {BY_TOKEN}"
 
 
-def _failing(conclusion: Verdict) -> str:
-    """The failing rules by name; the lines below the verdict say what to do about each."""
-    names = ", ".join(conclusion.failing)
-    return f"Failing: {names}." if names else ""
-
-
 def course_sentence(course: Course | None, story: Story) -> str:
     """How k3_kl goes from step to step, and which steps break a rule that fails; empty without steps."""
     if course is None:
         return ""
     failing = [broken for broken in course.broken if broken.status == "fail"]
-    change = "" if course.rise is None and course.fall is None else story.change
+    change = "" if story.is_fault or (course.rise is None and course.fall is None) else story.change
     return " ".join(filter(None, [rise_sentence(course), clean(change), steps_that_break(failing, course.column)]))
 
 
 def rise_sentence(course: Course) -> str:
     """How k3_kl goes from step to step: how much it rises or falls, since when, how fast; else where it is largest."""
     k3 = next((metric for metric in course.metrics if metric.metric == GAP), None)
-    return "" if k3 is None else course_of_metric(k3, course.rise or course.fall, GAP, clean(course.column))
+    if k3 is None:
+        return ""
+    moved = course.rise or course.fall
+    sentence = course_of_metric(k3, moved, GAP, clean(course.column))
+    if moved is not None or course.steps < FEWEST_DOUBLED:
+        return sentence
+    return f"{sentence.removesuffix('.')}: no trend that is more than chance."
 
 
 def course_of_metric(ends: MetricCourse, rise: Rise | None, name: str, column: str) -> str:
@@ -364,13 +378,18 @@ def next_step(cause: CauseFinding) -> str:
     return f"{clean(cause.advice)} {EVIDENCE}"
 
 
-def cause_notes(finding: CauseFinding | None) -> Iterator[Note]:
-    """`! top_p  rollout_log_probs was cut at ...: at least 72% of the gap. ...`; nothing without a cause."""
+def cause_notes(finding: CauseFinding | None, *, is_small: bool = False) -> Iterator[Note]:
+    """`! top_p  rollout_log_probs was cut at ...: at least 72% of the gap. ...`; nothing without a cause.
+
+    is_small: whether the policies are close, and it is no fault.
+    """
     cause = cause_to_mend(finding)
     if cause is not None:
+        mark, look = ("?", "yellow") if is_small else ("!", "bold red")
         text = f"{clean(cause_words(cause))} {next_step(cause)}"
+        text = text.replace("ause:", "ause of a small gap:", 1) if is_small else text
         name = clean(f"{cause.parameters['column']}") if cause.cause == "column" else cause.cause
-        yield Note(text, lead=f"! {name}  ", lead_look="bold red")
+        yield Note(text, lead=f"{mark} {name}  ", lead_look=look)
         yield BLANK
 
 
