@@ -237,8 +237,8 @@ ANOMALIES: tuple[Cause, ...] = (
 
 SAME_PROMPT = "Compare the prompts of both sides token by token: template, system prompt, trailing newline."
 WEIGHTS = (
-    "Check what the rollout engine runs (8-bit weights, the checkpoint, an adapter that was not merged, the prompt, "
-    "RoPE's settings), and that training scores without dropout, and without packed sequences that see each other."
+    "Check what the rollout engine runs (8-bit weights, checkpoint, an adapter not merged, prompt, RoPE's settings), "
+    "and that training scores without dropout and keeps packed sequences apart."
 )
 _OF_A_GAP = (
     Cause(

@@ -160,13 +160,14 @@ def _first_screen(report: Report) -> Iterator[Block]:
     notes = [*report_notes(report)]
     yield from notes[:MOST_NOTES]
     worst = min((step.values["seq_ess"] or 0.0 for step in report.by_step), default=0.0)
-    if (report.whole.values["seq_ess"] or 0.0) < worst:
+    whole = report.whole.values["seq_ess"] or 0.0
+    if whole < worst and whole * report.whole.counts["sequences"] >= FEWEST_EFFECTIVE:
         yield Note("seq_ess of all steps is lower than of any one: their sequences are weighed together.", "dim")
-    more_notes = f", {plural(len(notes) - MOST_NOTES, 'note')}" if len(notes) > MOST_NOTES else ""
+    more_notes = f" and {plural(len(notes) - MOST_NOTES, 'more note')}" if len(notes) > MOST_NOTES else ""
     name = next(iter(report.broken), "kl")
     yield Note(
-        f"{closing_words(report)} --all shows the rest (remedies, all numbers, steps{more_notes}); `rlcorr explain "
-        f"{name}` explains a number."
+        f"{closing_words(report)} --all shows remedies, all numbers and steps{more_notes}; `rlcorr explain {name}` "
+        "explains one number."
     )
 
 
@@ -246,11 +247,10 @@ def closing_words(report: Report) -> str:
     failing = [*report.story.fault_names, *(name for name, status in report.broken.items() if status == "fail")]
     warning = [name for name, status in report.broken.items() if status != "fail"]
     if failing:
-        sentence = f"`rlcorr check` fails because of {and_list(failing)}."
-        return f"{sentence} Outside limits that do not fail it: {and_list(warning)}." if warning else sentence
+        warns = f", and warns of {and_list(warning)}" if warning else ""
+        return f"`rlcorr check` fails because of {and_list(failing)}{warns}."
     if warning:
-        are = "is" if len(warning) == 1 else "are"
-        return f"`rlcorr check` passes; {and_list(warning)} {are} outside limits that only warn."
+        return f"`rlcorr check` passes, and warns of {and_list(warning)}."
     return "`rlcorr check` passes: every number is within its limit."
 
 

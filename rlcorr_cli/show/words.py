@@ -85,8 +85,7 @@ def verdict_sentences(report: Report) -> str:
         course = report.course
         of = "Verdict" if course is None else f"All {course.steps:,} {clean(course.column)}s together"
         over = [name for name in report.broken if refuses_sequences(name)]
-        are = "is outside its limit" if len(over) == 1 else "are outside their limits"
-        because = f" ({and_list(over)} {are})" if over else ""
+        because = f" (see {and_list(over)})" if over else ""
         level = level_sentence(conclusion, report.clusters, of=of, act=report.story.act, because=because)
         sentences = [level, "" if _fails_at_end(report) else _next_without_plan(report)]
     else:
