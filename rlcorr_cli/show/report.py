@@ -185,7 +185,8 @@ def _conclusions(report: Report) -> Iterator[Block]:
     if sentence := opening_sentence(report):
         yield Note(sentence, "bold")
         yield BLANK
-    is_small = report.verdict.level in ("same", "close") and not report.story.is_fault
+    levels = {report.verdict.level, *([] if report.last_step is None else [report.last_step.verdict.level])}
+    is_small = levels <= {"same", "close", "too few"} and not report.story.is_fault
     yield from cause_notes(report.cause, is_small=is_small)
     for fault in report.other_faults:
         yield Note(clean(f"{fault.what} {fault.do}"), lead=f"! {fault.name}  ", lead_look="bold red")
