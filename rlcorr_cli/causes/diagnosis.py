@@ -182,8 +182,8 @@ def legs_words(legs: tuple[Leg, ...]) -> str:
     return f"Of the gap between {legs[0].first} and {legs[-1].last}, {shares[0]} lies {first}{rest}."
 
 
-LITTLE, OPPOSED = 0.1, 1.5
-"""A smaller share of a change is not told; nor are shares that cancel beyond this."""
+LEAST, LITTLE, OPPOSED = 0.01, 0.1, 1.5
+"""A smaller share of a change is not told beside others, nor by itself; nor are shares that cancel beyond this."""
 
 
 @frozen(kw_only=True)
@@ -227,7 +227,8 @@ class StepChange(Record):
             (self.length, f"{length} of the {rise} is because responses are {longer}"),
         )
         (_, largest), *others = sorted(parts, reverse=True)
-        return f"{largest}; {', '.join(text.replace(f' of the {rise}', '') for _, text in others)}."
+        told = [text.replace(f" of the {rise}", "") for share, text in others if abs(share) >= LEAST]
+        return f"{'; '.join([largest, *filter(None, [', '.join(told)])])}."
 
 
 @frozen

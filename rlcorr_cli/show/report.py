@@ -279,7 +279,6 @@ def report_notes(report: Report) -> Iterator[Note]:
 
 
 FIRST_SCREEN = (GAP, "kl", "ppl_ratio", "token_ess", "seq_ess")
-MOST_JUDGED = 8
 
 
 def _judged_table(report: Report) -> Table:
@@ -287,7 +286,7 @@ def _judged_table(report: Report) -> Table:
     findings = {finding.metric: finding for finding in report.health}
     of_groups = {broken.metric: broken for broken in report.broken_in_groups}
     over = [name for name in report.broken if name not in FIRST_SCREEN]
-    names = [name for name in (*FIRST_SCREEN, *over) if name in report.whole.values][:MOST_JUDGED]
+    names = [name for name in (*FIRST_SCREEN, *over) if name in report.whole.values]
 
     def limit(name: str) -> str:
         rule = of_groups[name].rule if name in of_groups else findings[name].rule if name in findings else ""

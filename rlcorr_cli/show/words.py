@@ -370,7 +370,7 @@ def cause_notes(finding: CauseFinding | None) -> Iterator[Note]:
     cause = cause_to_mend(finding)
     if cause is not None:
         text = f"{clean(cause_words(cause))} {next_step(cause)}"
-        name = clean(f"{cause.parameters['column']}") if "column" in cause.parameters else cause.cause
+        name = clean(f"{cause.parameters['column']}") if cause.cause == "column" else cause.cause
         yield Note(text, lead=f"! {name}  ", lead_look="bold red")
         yield BLANK
 
