@@ -153,7 +153,7 @@ def _first_screen(report: Report) -> Iterator[Block]:
     if report.by_step:
         yield _course_table(report.by_step)
     yield from _asked_groups(report)
-    if report.lags is not None and report.lags.base is not None:
+    if report.lags is not None and (report.lags.base is not None or report.lags.best is not None):
         yield from (Note(sentence) for sentence in [*lag_sentences(report)][-MOST_LAG_SENTENCES:])
     notes = [*report_notes(report)]
     yield from notes[:MOST_NOTES]
