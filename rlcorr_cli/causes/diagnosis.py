@@ -183,7 +183,7 @@ def legs_words(legs: tuple[Leg, ...]) -> str:
 
 
 LITTLE, OPPOSED = 0.1, 1.5
-"""A smaller share of a change is not told; nor are shares that cancel beyond this."""
+"""A smaller share of a change is not told beside others, nor by itself; nor are shares that cancel beyond this."""
 
 
 @frozen(kw_only=True)

@@ -4,7 +4,7 @@ A cluster of a step, all rows of a prompt, has a k3_kl of its own.  The mean of 
 a far token in one of them, and their spread says how well it is known: that tells a shift of few steps from chance.
 
 A gap changes by a larger error at equal tokens, or by other tokens.  These are told apart by their surprise under the
-rollout and by their place in the row: more surprised tokens and later ones have a larger gap in every dump.  With p the
+rollout and by their place in the row: unlikely tokens and late ones have a larger gap in every dump.  With p the
 share of a step's tokens in a bin and m their mean l^2, the change of sum p m from a first step to a last one is the sum
 over bins of (m2 - m1) (p1 + p2) / 2, the error, and of (p2 - p1) (m1 + m2) / 2, the mix (Oaxaca, Blinder).
 

@@ -109,7 +109,7 @@ class Recommendation(Record):
     """The plan to take (None where the dump cannot tell), in a sentence; all flags that hold; plans that do as well.
 
     usable: which weights leave a usable sample, as the verdict of `analyze` has it.  far_end: the last step, where it
-    breaks rules that fail.
+    is outside limits that fail `check`.
     """
 
     plan: str | None

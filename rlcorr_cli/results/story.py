@@ -130,8 +130,8 @@ def _first(anomalies: Iterable[AnomalyFinding], diagnosis: Diagnosis) -> Story:
 
 
 def cause_words(cause: CauseFinding) -> str:
-    """'Likely cause: stale rollouts (training moved on after these tokens were sampled). It makes at least 85% of the
-    gap.'"""
+    """'Likely cause: stale rollouts (training moved on after these tokens were sampled). It explains at least 85% of
+    the gap (the sum of squared log-ratios).'"""
     lead = "Cause" if cause.certainty == "proven" else "Likely cause"
     return f"{lead}: {cause.claim}. {cause.share_words}."
 

@@ -252,7 +252,7 @@ def verdicts_of_dumps(diff: Diff) -> list[str]:
         if side.report is not None:
             names.setdefault(clean(verdict_alone(side.report).removeprefix("Verdict: ")), []).append(name)
     of_rows = (clean(text) for each in diff.comparisons for text in _about_rows(each))
-    return [*of_rows, *(f"{and_list(of)}: {sentence}" for sentence, of in names.items())]
+    return [*of_rows, *(f"{and_list(of)}: {sentence.removeprefix('Verdict: ')}" for sentence, of in names.items())]
 
 
 def _what_moved(diff: Diff) -> str:

@@ -76,6 +76,7 @@ from rlcorr_cli.show.words import (
     cause_to_mend,
     impossible_sentence,
     left_out_notes,
+    name_of_cause,
     next_step,
     opening_sentence,
     remedies_said_once,
@@ -155,7 +156,7 @@ def _first_screen(report: Report) -> Iterator[Block]:
     if report.by_step:
         yield _course_table(report.by_step)
     yield from _asked_groups(report)
-    if report.lags is not None and report.lags.base is not None:
+    if report.lags is not None and (report.lags.base is not None or report.lags.best is not None):
         yield from (Note(sentence) for sentence in [*lag_sentences(report)][-MOST_LAG_SENTENCES:])
     notes = [*report_notes(report)]
     yield from notes[:MOST_NOTES]
@@ -174,7 +175,7 @@ def _first_screen(report: Report) -> Iterator[Block]:
 def _in_short(report: Report) -> str:
     """The verdict and what to do, in a line or two that end a text longer than the terminal is high."""
     cause = cause_to_mend(report.cause)
-    names = [*report.causes, *([] if cause is None else [cause.cause])]
+    names = [*report.causes, *([] if cause is None else [name_of_cause(cause)])]
     likely = f"Likely cause: {', '.join(dict.fromkeys(names))}." if names else ""
     return " ".join(filter(None, [short_verdict(report), likely]))
 
@@ -281,7 +282,6 @@ def report_notes(report: Report) -> Iterator[Note]:
 
 
 FIRST_SCREEN = (GAP, "kl", "ppl_ratio", "token_ess", "seq_ess")
-MOST_JUDGED = 8
 
 
 def _judged_table(report: Report) -> Table:
@@ -289,7 +289,7 @@ def _judged_table(report: Report) -> Table:
     findings = {finding.metric: finding for finding in report.health}
     of_groups = {broken.metric: broken for broken in report.broken_in_groups}
     over = [name for name in report.broken if name not in FIRST_SCREEN]
-    names = [name for name in (*FIRST_SCREEN, *over) if name in report.whole.values][:MOST_JUDGED]
+    names = [name for name in (*FIRST_SCREEN, *over) if name in report.whole.values]
 
     def limit(name: str) -> str:
         rule = of_groups[name].rule if name in of_groups else findings[name].rule if name in findings else ""

@@ -377,6 +377,11 @@ def next_step(cause: CauseFinding) -> str:
     return f"{clean(cause.advice)} {EVIDENCE}"
 
 
+def name_of_cause(cause: CauseFinding) -> str:
+    """The name of a cause; of `column`, which says nothing, the column's."""
+    return clean(f"{cause.parameters['column']}") if cause.cause == "column" else cause.cause
+
+
 def cause_notes(finding: CauseFinding | None, *, is_small: bool = False) -> Iterator[Note]:
     """`! top_p  rollout_log_probs was cut at ...: at least 72% of the gap. ...`; nothing without a cause.
 
@@ -387,8 +392,7 @@ def cause_notes(finding: CauseFinding | None, *, is_small: bool = False) -> Iter
         mark, look = ("?", "yellow") if is_small else ("!", "bold red")
         text = f"{clean(cause_words(cause))} {next_step(cause)}"
         text = text.replace("ause:", "ause of a small gap:", 1) if is_small else text
-        name = clean(f"{cause.parameters['column']}") if cause.cause == "column" else cause.cause
-        yield Note(text, lead=f"{mark} {name}  ", lead_look=look)
+        yield Note(text, lead=f"{mark} {name_of_cause(cause)}  ", lead_look=look)
         yield BLANK
 
 

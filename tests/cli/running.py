@@ -4,9 +4,11 @@ import contextlib
 import io
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -48,6 +50,25 @@ def run(*args: str) -> Ran:
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         status = main.run(list(args))
     return Ran(status, out.getvalue(), err.getvalue())
+
+
+def on_a_terminal(*args: str, lines: int = 24, **env: str) -> str:
+    """What `rlcorr ARGS` draws on a pseudo-terminal of so many lines."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (lines, 80))
+    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES")}
+    command = [forked_command(), *(args or ("analyze", BF16, "--quiet"))]
+    process = Process(command, stdout=theirs, env={**environment, "TERM": "xterm", **env})
+    os.close(theirs)
+    drawn = b""
+    try:
+        while part := os.read(ours, 65536):
+            drawn += part
+    except OSError:  # Linux says so when the other end is closed
+        pass
+    os.close(ours)
+    assert process.wait(LIMIT_SECONDS) == 0
+    return drawn.decode()
 
 
 def watched(dump: str, **how: Any) -> Any:

@@ -44,17 +44,27 @@ def test_what_a_lag_adds_lies_within_its_interval_and_is_not_given_to_the_step(e
 
 
 def test_lags_that_share_no_step_are_not_told_apart_from_the_steps(tmp_path: Path) -> None:
-    together = [{**row, "policy_version": row["step"] - (row["step"] - LAGS) // 6} for row in made((0.0, BY_STEP))]
-    path = written(tmp_path, together)
+    path = written(tmp_path, of_steps_alone())
     found = analyze(path)
     assert found.lags is not None
     assert found.lags.base is None
     assert found.lag_limit is None
-    assert "what lags add cannot be told from what the steps change" in said(path)
+    assert "what lags add cannot be told from what the steps change" in said(path, "--all")
 
 
-def said(path: str) -> str:
-    return " ".join(run("analyze", path).out.split())
+def of_steps_alone() -> list[dict[str, Any]]:
+    """Rows of which each step has one lag."""
+    return [{**row, "policy_version": row["step"] - (row["step"] - LAGS) // 6} for row in made((0.0, BY_STEP))]
+
+
+def test_the_lag_of_the_best_throughput_is_named_where_lags_share_no_step(tmp_path: Path) -> None:
+    path, file = written(tmp_path, of_steps_alone()), tmp_path / "throughput.csv"
+    file.write_text("lag,tokens_per_second\n0,1000\n1,2000\n2,2001\n")
+    assert " gives the most effective tokens a second, " in said(path, "--throughput", str(file))
+
+
+def said(*args: str) -> str:
+    return " ".join(run("analyze", *args).out.split())
 
 
 def test_few_prompts_do_not_tell_what_a_lag_adds(tmp_path: Path) -> None:

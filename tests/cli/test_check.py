@@ -12,7 +12,7 @@ from limits import LIMIT_SECONDS
 from running import BF16, STEPS, forked_command, parquet, refused, row, run, run_process
 
 FP32 = BF16.replace("bf16", "fp32")
-SEQUENCE = "Do not use sequence weights on this data: use token weights (`--preset"
+SEQUENCE = "Use token weights (`--preset token_is`), or drop far sequences (`--rs"
 
 
 def checked(status: int, *args: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def test_failures_come_first_then_warnings_then_one_line_of_counts() -> None:
     assert starts == [*["fail"] * 2, *["warn"] * 4, "Failed:"]
     assert lines[0] == "fail  whole dump: seq_ess is 0.00313, should be >= 0.3."
     assert lines[1] == "fail  steps 2 to 4: seq_ess is 0.0156 to 0.0458, should be >= 0.3."
-    assert lines[5].startswith("warn  whole dump: Likely cause: stale rollouts")
+    assert lines[4].startswith("warn  whole dump: Likely cause: stale rollouts")
     assert "step 0" not in ran.out
     assert max(map(len, ran.out.splitlines())) <= 80
 
@@ -96,8 +96,8 @@ def test_json_is_stable(tmp_path: Path) -> None:
         "max": None,
         "severity": "fail",
         "status": "fail",
-        "remedy": "Do not use sequence weights on this data: use token weights (`--preset token_is`), or geometric "
-        "rejection (`--rs ratio.seq_mean:0.895,1.118`), which keeps 90% of the dump's sequences.",
+        "remedy": "Use token weights (`--preset token_is`), or drop far sequences (`--rs ratio.seq_mean:0.895,1.118` "
+        "keeps 90%).",
         "says": "seq_ess is 0.0156, should be >= 0.3.",
     }
     dates = parquet(tmp_path / "d.parquet", [row(t=float("inf")), row(t=None)])
@@ -118,7 +118,7 @@ def test_junit_has_a_case_for_every_rule_and_section(tmp_path: Path) -> None:
     assert [case.classname for case in failed] == [f"rlcorr.{s}" for s in ("whole dump", "step 2", "step 3", "step 4")]
     one = cases["rlcorr.step 4", "seq_ess >= 0.3"]
     assert one.result[0].message == "step 4: seq_ess is 0.0156, should be >= 0.3."
-    assert "Do not use sequence weights" in one.result[0].text
+    assert "Use token weights (`--preset token_is`), or drop far sequences" in one.result[0].text
     warned = cases["rlcorr.step 4", "prob_abs_diff_mean <= 0.01"]
     assert warned.is_passed
     assert warned.system_out.startswith("warning: step 4: prob_abs_diff_mean is 0.0191")
@@ -182,8 +182,8 @@ def test_github_gets_annotations_on_stderr(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(lines) == 6
     assert lines[1] == (
         "::error title=rlcorr check%3A seq_ess%2C steps 2 to 4::steps 2 to 4: seq_ess is 0.0156 to 0.0458, should "
-        "be >= 0.3. Do not use sequence weights on this data: use token weights (`--preset token_is`), or geometric "
-        "rejection (`--rs ratio.seq_mean:0.895,1.118`), which keeps 90%25 of the dump's sequences."
+        "be >= 0.3. Use token weights (`--preset token_is`), or drop far sequences (`--rs ratio.seq_mean:0.895,1.118` "
+        "keeps 90%25)."
     )
     assert lines[2].startswith("::warning title=rlcorr check%3A stale_policy%2C whole dump::")
     assert all(line.startswith("::warning title=rlcorr check%3A prob_abs_diff_mean") for line in lines[3:5])
@@ -211,7 +211,7 @@ def test_a_step_summary_is_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     rows = re.findall(r"^\| (?:❌ fail|⚠️ warn|✅ pass) \| .* \|$", text, re.MULTILINE)
     assert [row.split(" ")[2] for row in rows] == ["fail"] * 2 + ["warn"] * 4 + ["pass"] * 8
     assert rows[0].startswith(
-        "| ❌ fail | whole dump | seq\\_ess | seq\\_ess is 0.00313, should be &gt;= 0.3. | Do not use"
+        "| ❌ fail | whole dump | seq\\_ess | seq\\_ess is 0.00313, should be &gt;= 0.3. | Use token"
     )
     assert rows[1] == "| ❌ fail | steps 2 to 4 | seq\\_ess | seq\\_ess is 0.0156 to 0.0458, should be &gt;= 0.3. |  |"
     assert run("check", BF16).status == 0

@@ -71,13 +71,13 @@ def test_the_terminal_shows_the_choice_its_reasons_and_every_plan_in_80_columns(
 
 @pytest.mark.parametrize("how", [(), ("--group-by", "step")])
 def test_a_plan_is_not_recommended_as_if_the_last_step_were_as_good_as_the_others(how: tuple[str, ...]) -> None:
-    breaks = "breaks limits at which `rlcorr check` fails: fix other_weights before you train on more such steps."
+    is_outside = "is outside limits that fail `rlcorr check`: fix the cause (other_weights) before you train on."
     best = compared(COLLAPSE, *how)["recommendation"]
-    assert best["headline"].startswith(f"Step 11, the last, {breaks} Use decoupled_token_is")
+    assert best["headline"].startswith(f"Step 11, the last, {is_outside} Use decoupled_token_is")
     assert best["far_end"] == "step 11"
     assert "noise" not in {reason["code"] for reason in best["reasons"]}  # the cause is named
     for plan in ("disabled", "token_is"):
-        assert f"It {breaks}" in " ".join(run("analyze", COLLAPSE, "--preset", plan).out.split())
+        assert f"It {is_outside}" in " ".join(run("analyze", COLLAPSE, "--preset", plan).out.split())
     assert "far_end" not in compared(STEPS)["recommendation"]  # apart, and within the rules that fail
 
 

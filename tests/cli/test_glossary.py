@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ MISPAIRED = str(SAMPLE.parent / "tests" / "diagnosis" / "causes" / "mispaired_5p
 RESULTS: dict[str, Callable[[], Any]] = {
     "analyze": lambda: rlcorr.analyze(BF16, preset="seq_is_rs", objective="ppo"),
     "analyze of steps": lambda: rlcorr.analyze(STEPS, preset="token_is", group_by=["step"]),
+    "analyze, all of it": lambda: replace(rlcorr.analyze(STEPS, preset="seq_is_rs"), everything=True),
     "analyze of a collapse": lambda: rlcorr.analyze(COLLAPSE),
     "analyze in a framework's names": lambda: rlcorr.analyze(BF16, preset="token_is", profile="verl-0.9"),
     "analyze of a fault": lambda: rlcorr.analyze(MISPAIRED),

@@ -132,7 +132,7 @@ def test_markdown_has_its_pictures_beside_it(tmp_path: Path) -> None:
     assert len(links) == 7
     for link in links:
         assert (tmp_path / link.replace("%20", " ")).read_bytes().startswith(b"\x89PNG")
-    assert "Close over all 5 steps: token" in text
+    assert "Verdict over all 5 steps: close. Token" in text
     assert '```toml\nname = "decoupled_token_is"' in text
 
 

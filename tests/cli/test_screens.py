@@ -50,7 +50,7 @@ def test_the_last_step_is_told_before_the_whole_in_every_form(drifting: str, tmp
     texts = [run("analyze", drifting).out, *((tmp_path / name).read_text() for name in ("r.html", "r.md"))]
     for text in texts:
         words = re.sub(r"\s+", " ", text)
-        places = [words.index(part) for part in ("Step 11: apart", " rises ", "Close over all 12")]
+        places = [words.index(part) for part in ("Step 11: apart", " rises ", "Verdict over all 12 steps: close.")]
         assert places == sorted(places)
     keys = list(json.loads(run("analyze", drifting, "--json").out))
     assert keys.index("last_step") < keys.index("verdict")
@@ -115,8 +115,8 @@ def test_every_option_in_a_remedy_is_one_of_the_command_it_is_printed_by() -> No
 
 
 def test_the_geometric_rejection_of_a_remedy_can_be_typed() -> None:
-    out = re.sub(r"\s+", " ", run("analyze", STEPS).out)
-    (bounds,) = set(re.findall(r"\(`(--rs ratio\.seq_mean:[\d.,]+)`\)", out))
+    out = re.sub(r"\s+", " ", run("analyze", STEPS, "--all").out)
+    (bounds,) = set(re.findall(r"\(`(--rs ratio\.seq_mean:[\d.,]+)` keeps 90%\)", out))
     assert run("filter", STEPS, *bounds.split(), "--dry-run").status == 0
 
 

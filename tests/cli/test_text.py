@@ -1,16 +1,14 @@
 """Text reports: inside the width, plain when piped, and never a way for a dump to write to the terminal."""
 
-import os
-import pty
 import re
 from pathlib import Path
 
 import pytest
-from limits import LIMIT_SECONDS
-from running import BF16, STEPS, Process, analyzed, forked_command, parquet, row, run, run_installed
+from running import BF16, STEPS, analyzed, on_a_terminal, parquet, row, run, run_installed
 
 from rlcorr_cli.metrics.diagnostics import QUANTILES
-from rlcorr_cli.show.numbers import signed
+from rlcorr_cli.show.numbers import number, signed
+from rlcorr_cli.show.report import FIRST_SCREEN
 
 FP32 = BF16.replace("bf16", "fp32")
 REPORTS = {
@@ -45,64 +43,59 @@ def _in_a_folder_with_a_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("report", REPORTS)
 def test_no_line_is_wider_than_the_terminal(report: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    ran = run("analyze", *REPORTS[report])
-    assert ran.status == 0
-    lines = ran.out.split("\n")
-    assert len(lines) > 10
-    assert max(map(len, lines)) <= width
+    for more in ((), ("--all",)):
+        ran = run("analyze", *REPORTS[report], *more)
+        assert ran.status == 0
+        lines = ran.out.split("\n")
+        assert len(lines) > 10
+        assert max(map(len, lines)) <= width
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_no_number_is_broken_over_two_lines(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
-    out, values = run("analyze", FP32).out, analyzed(FP32)["metrics"]
+    out, values = run("analyze", FP32, "--all").out, analyzed(FP32)["metrics"]
     for name in QUANTILES:
         assert signed(values[f"log_ratio_{name}"]) in out.split()
+    first, values = run("analyze", STEPS).out.split(), analyzed(STEPS)["metrics"]
+    for name in FIRST_SCREEN:
+        assert number(values[name]) in first
 
 
 def test_the_ends_of_an_interval_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    (line,) = (line for line in run("analyze", FP32, "--cluster-by", "none").out.splitlines() if "prob_pearson" in line)
+    (line,) = (
+        line
+        for line in run("analyze", FP32, "--cluster-by", "none", "--all").out.splitlines()
+        if "prob_pearson" in line
+    )
     assert re.search(r"1 - (\S+) to 1 - (?!\1)\S+$", line)
 
 
 @pytest.mark.parametrize("report", REPORTS)
 def test_piped_text_is_plain(report: str) -> None:
-    ran = run("analyze", *REPORTS[report])
-    assert ran.status == 0
-    assert not ESCAPE.search(ran.out)
+    for more in ((), ("--all",)):
+        ran = run("analyze", *REPORTS[report], *more)
+        assert ran.status == 0
+        assert not ESCAPE.search(ran.out)
 
 
 def test_the_first_sentence_says_what_is_usable() -> None:
     text = " ".join(run("analyze", STEPS).out.split())
-    assert "Close over all 5 steps: token-level weights are usable, sequence-level weights are not." in text
-    assert "! seq_ess 0.00313 should be >= 0.3. Do not use sequence weights on this data" in text
+    usable = "Token-level importance weights are usable, sequence-level ones are not."
+    assert f"Verdict over all 5 steps: close. {usable}" in text
+    text = " ".join(run("analyze", STEPS, "--all").out.split())
+    assert "! seq_ess 0.00313 should be >= 0.3. Use token weights (`--preset token_is`), or drop far sequences" in text
     assert "! pareto_k_seq 3.885 should be <= 0.601. Same remedy as seq_ess." in text
 
 
 def test_ascii_terminals_get_ascii() -> None:
-    ran = run_installed("analyze", *REPORTS["many groups"], "--preset", "geo_rs", env={"PYTHONIOENCODING": "ascii"})
-    assert ran.status == 0
-    assert ran.out.isascii()
+    given, ascii_only = ("analyze", *REPORTS["many groups"], "--preset", "geo_rs"), {"PYTHONIOENCODING": "ascii"}
+    for more in ((), ("--all",)):
+        ran = run_installed(*given, *more, env=ascii_only)
+        assert ran.status == 0
+        assert ran.out.isascii()
     assert "log counts" in ran.out
-
-
-def on_a_terminal(*args: str, **env: str) -> str:
-    """What `rlcorr ARGS` draws on a pseudo-terminal."""
-    ours, theirs = pty.openpty()
-    environment = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
-    command = [forked_command(), *(args or ("analyze", BF16, "--quiet"))]
-    process = Process(command, stdout=theirs, env={**environment, "TERM": "xterm", **env})
-    os.close(theirs)
-    drawn = b""
-    try:
-        while part := os.read(ours, 65536):
-            drawn += part
-    except OSError:  # Linux says so when the other end is closed
-        pass
-    os.close(ours)
-    assert process.wait(LIMIT_SECONDS) == 0
-    return drawn.decode()
 
 
 def test_a_pipe_has_colour_where_force_color_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ import contextlib
 import io
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -63,12 +63,18 @@ def tell(said: list[Any]) -> None:
     print_result(said[-1])
 
 
+def in_full(dump: str, **options: Any) -> Any:
+    """A report of which a terminal shows all."""
+    return replace(api.analyze(dump, **options), everything=True)
+
+
 BY_GROUP: list[Make] = [
     lambda p: api.analyze(p, preset="token_is", group_by="step"),
     lambda p: api.analyze(p, group_by=["group_id", "step"]),
 ]
 KINDS = {
     "analyze": Shown(print_result, [api.analyze, lambda p: api.analyze(p, preset="seq_is_rs", pictures=True)]),
+    "analyze --all": Shown(print_result, [in_full, lambda p: in_full(p, preset="seq_is_rs", group_by="step")]),
     "analyze by group": Shown(print_result, BY_GROUP, BY_PROMPT),
     "analyze, a profile": Shown(print_result, [lambda p: api.analyze(p, plan=VERL, profile="verl-0.9")], [BF16]),
     "check": Shown(print_result, [api.check, lambda p: api.check(p, group_by="step")]),
@@ -124,7 +130,7 @@ def test_a_result_is_drawn_at_any_width(kind: str) -> None:
 
 
 def test_the_histogram_of_a_report_has_one_line_and_its_quantiles_stand_beside_the_table_in_a_wide_one() -> None:
-    report = api.analyze(INT8)
+    report = in_full(INT8)
     for width in (36, 40, 60, 80, 120):
         lines = drawn(lambda: print_result(report), width).splitlines()
         (histogram,) = (line for line in lines if "|" in line)
@@ -134,7 +140,9 @@ def test_the_histogram_of_a_report_has_one_line_and_its_quantiles_stand_beside_t
         assert ("log_ratio at" in heading) == (width == 120)
 
 
-@pytest.mark.parametrize("kind", ["analyze", "compare --all", "sweep", "inspect", "inspect --row", "diagnose"])
+@pytest.mark.parametrize(
+    "kind", ["analyze", "analyze --all", "compare --all", "sweep", "inspect", "inspect --row", "diagnose"]
+)
 def test_no_name_and_no_number_is_cut_however_narrow_the_terminal(kind: str) -> None:
     shown = KINDS[kind]
     result = shown.makes[0](INT8)

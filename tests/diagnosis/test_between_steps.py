@@ -43,7 +43,9 @@ def test_an_error_that_grows_at_equal_tokens_is_told_as_such() -> None:
     assert found.mean_after / found.mean_before == pytest.approx(16, rel=0.15)
     assert found.error == pytest.approx(1, abs=0.06)
     assert found.error + found.surprise + found.length == pytest.approx(1)
-    assert analyze(table).story.change == "The error grew; the mix of tokens hardly changed."
+    assert analyze(table).story.change == (
+        "Tokens of the same rollout probability differ more than before; the sampled tokens are not harder."
+    )
 
 
 def test_more_surprised_tokens_are_told_from_a_larger_error() -> None:
@@ -52,7 +54,7 @@ def test_more_surprised_tokens_are_told_from_a_larger_error() -> None:
     assert found is not None
     assert found.surprise == pytest.approx(1, abs=0.08)
     assert found.error == pytest.approx(0, abs=0.08)
-    assert analyze(table).story.change.startswith("The mix of tokens changed: more surprised tokens make ")
+    assert analyze(table).story.change == "100% of the rise is because more unlikely tokens are sampled."
 
 
 def test_longer_responses_are_told_from_a_larger_error() -> None:
@@ -60,7 +62,7 @@ def test_longer_responses_are_told_from_a_larger_error() -> None:
     found = change(table)
     assert found is not None
     assert found.length == pytest.approx(1, abs=0.08)
-    assert analyze(table).story.change.startswith("The mix of tokens changed: longer responses make ")
+    assert analyze(table).story.change == "99% of the rise is because responses are longer."
 
 
 def test_shares_are_those_of_the_formula() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,12 +66,16 @@ def test_a_changed_rule_changes_text_cells_verdict_page_and_health(
 ) -> None:
     before, strict = printed(report, capsys), replace(report, rules=STRICT)
     after = printed(strict, capsys)
+    assert re.search(r"k3_kl +0\.00940 ! .* <= 0\.002 +0\.0317 at 4 !\n", after)
+    assert "0.00940 !" not in before
+    assert "0.0317 at 4 !" not in before
+    before, after = (printed(replace(each, everything=True), capsys) for each in (report, strict))
     assert "k3_kl 0.00940  should be <= 0.002" in after
     assert "k3_kl 0.00940" not in before
     assert "0.0317 !" in after  # the cell of step 4
     assert "0.0317 !" not in before
     assert (report.verdict.level, strict.verdict.level) == ("close", "far")
-    assert "Far apart" in after
+    assert "Verdict over all 5 steps: far apart." in after
     assert strict.verdict.failing == ("k3_kl",)
     assert ("fail", "k3_kl is 0.00940, should be <= 0.002") in [row[:2] for row in to_do(strict)]
     assert {one.metric: one.status for one in strict.health}["k3_kl"] == "fail"
@@ -202,10 +207,10 @@ def test_the_last_line_counts_what_stands_above(report: Report, capsys: pytest.C
     (bounds,) = measure(request(), ChosenPlan(plan=Plan("tight", rejections=(GEOMETRIC,)))).suggestions
     fine = replace(report, rules=(), cause=None, story=Story())
     assert "  No warnings." in printed(fine, capsys)
-    assert "  No rule is broken." in printed(replace(fine, suggestions=(bounds,)), capsys)
-    assert "  No rule is broken. The cause above warns." in printed(replace(report, rules=()), capsys)
+    for caused in (replace(fine, suggestions=(bounds,)), replace(report, rules=())):
+        assert "  Every number is within its limit." in printed(caused, capsys)
     one = printed(replace(fine, rules=(Rule("token_ess", "warn", "", low=1.0),)), capsys)
-    assert "  1 rule broken, which warns." in one
+    assert "  1 number is outside its limit; it does not fail `rlcorr check`." in one
 
 
 def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:

@@ -136,7 +136,7 @@ def test_steps_are_named_by_the_rules_that_they_break() -> None:
     assert found is not None
     (broken,) = found.broken
     assert (broken.metric, broken.status, broken.worst_value, broken.of) == ("k3_kl", "fail", 0.2, 4)
-    assert steps_that_break(found.broken, "step") == "Steps 2 and 3 break the rule on k3_kl."
+    assert steps_that_break(found.broken, "step") == "Steps 2 and 3 are outside the limit on k3_kl."
     assert steps_named([3], "step") == "step 3"
     assert steps_named([3, 5, 9], "step") == "steps 3, 5 and 9"
     assert steps_named(range(90, 100), "step") == "steps 90 to 99"

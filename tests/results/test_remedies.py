@@ -61,7 +61,7 @@ def test_the_bounds_named_for_geometric_rejection_keep_the_share_that_is_said(sp
     report = analyze(spread)
     (finding,) = (finding for finding in report.health if finding.metric == "seq_ess")
     assert finding.remedy is not None
-    bounds, share = finding.remedy.split("(`--rs ratio.seq_mean:")[1].split("`), which keeps ")
+    bounds, share = finding.remedy.split("(`--rs ratio.seq_mean:")[1].split("` keeps ")
     kept = value(spread, "kept_sequences", rs=f"ratio.seq_mean:{bounds}") / report.whole.counts["sequences"]
     assert 0.9 <= kept < 0.9 + 1 / report.whole.counts["sequences"]
     assert kept == report.situation.geometric_kept
@@ -139,7 +139,7 @@ def test_a_report_whose_policies_are_far_apart_says_nothing_of_weights_below_tha
         assert report.verdict.level == "far"
         said = [finding.remedy or "" for finding in report.health if finding.broken]
         assert not any("token:," in remedy or "preset" in remedy for remedy in said)
-        assert "No weights can repair a gap this large: fix other_weights first." in said
+        assert "No weights can repair a gap this large: fix the cause (other_weights) first." in said
 
 
 def test_every_specific_remedy_is_of_a_metric_with_a_default_rule() -> None:

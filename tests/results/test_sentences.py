@@ -49,9 +49,8 @@ CASES = {
     "sequence weights of mean 0.05, nearly all rejected": Case(
         values={**CLOSE, "seq_ess": 0.333, "rollout_is_mean": 0.0511, "kept_tokens": 15.0},
         plan=SEQUENCE_AND_REJECTION,
-        says=f"Close {OVER}: token-level weights are usable, sequence-level weights are not. Failing: rollout_is_mean. "
-        "The "
-        "rejections keep only 1.5% of the tokens.",
+        says=f"Verdict {OVER}: close. Token-level importance weights are usable, sequence-level ones are not. "
+        "Failing: rollout_is_mean. The rejections keep only 1.5% of the tokens.",
     ),
     "a ratio that cannot be 1": Case(
         values={**APART, "kl": 0.12, "seq_ess": 0.05},
@@ -60,10 +59,11 @@ CASES = {
     ),
     "another temperature": Case(
         values={**APART, "seq_ess": 0.002},
-        says=f"Apart {OVER}: token-level weights are usable, sequence-level weights are not. {LOOK}",
+        says=f"Verdict {OVER}: apart. Token-level importance weights are usable, sequence-level ones are not. {LOOK}",
     ),
     "a last token that was not scored": Case(
-        values=APART, says=f"Apart {OVER}: token-level and sequence-level weights are both usable. {LOOK}"
+        values=APART,
+        says=f"Verdict {OVER}: apart. Token-level and sequence-level importance weights are both usable. {LOOK}",
     ),
     "one sequence": Case(
         values={**CLOSE, "seq_ess": 1.0},
@@ -75,27 +75,28 @@ CASES = {
     ),
     "a healthy engine": Case(
         values=CLOSE,
-        says=f"Close {OVER}: token-level and sequence-level weights are both usable. Token weights (`--preset "
-        "token_is`) correct the gap at almost no cost.",
+        says=f"Verdict {OVER}: close. Token-level and sequence-level importance weights are both usable. "
+        "Token weights (`--preset token_is`) correct the difference at almost no cost.",
     ),
     "a healthy engine under a plan": Case(
-        values=CLOSE, plan=TOKEN, says=f"Close {OVER}: token-level and sequence-level weights are both usable."
+        values=CLOSE,
+        plan=TOKEN,
+        says=f"Verdict {OVER}: close. Token-level and sequence-level importance weights are both usable.",
     ),
     "sequences too unequal": Case(
         values={**CLOSE, "seq_ess": 0.002},
-        says=f"Close {OVER}: token-level weights are usable, sequence-level weights are not. Use token weights "
-        "(`--preset token_is`).",
+        says=f"Verdict {OVER}: close. Token-level importance weights are usable, sequence-level ones are not. Use "
+        "token weights (`--preset token_is`).",
     ),
     "sequence weights with too heavy a tail": Case(
         values={**CLOSE, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.12},
-        says=f"Close {OVER}: token-level weights are usable, sequence-level weights are not. Use token weights "
-        "(`--preset token_is`).",
+        says=f"Verdict {OVER}: close. Token-level importance weights are usable, sequence-level ones are not. Use "
+        "token weights (`--preset token_is`).",
     ),
     "a tail that may be too heavy": Case(
         values={**CLOSE, "seq_ess": 0.6, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.13},
-        says=f"Close {OVER}: token-level weights are usable; 8 prompts are too few to tell if sequence-level "
-        "weights are. "
-        "Use token weights (`--preset token_is`).",
+        says=f"Verdict {OVER}: close. Token-level importance weights are usable; 8 prompts are too few to tell if "
+        "sequence-level ones are. Use token weights (`--preset token_is`).",
     ),
     "equal columns": Case(
         values={**CLOSE, "logprob_abs_diff_max": 0.0, "k3_kl": 0.0},
@@ -107,11 +108,13 @@ CASES = {
     ),
     "a k3 above its rule": Case(
         values={**APART, "k3_kl": 0.2},
-        says=f"Far apart {OVER}: weights cannot repair this. Find the cause before you train on it. Failing: k3_kl.",
+        says=f"Verdict {OVER}: far apart. Importance weights cannot repair this: find the cause before you train "
+        "on it. Failing: k3_kl.",
     ),
     "a kl below its rule": Case(
         values={**APART, "kl": -0.2},
-        says=f"Far apart {OVER}: weights cannot repair this. Find the cause before you train on it. Failing: kl.",
+        says=f"Verdict {OVER}: far apart. Importance weights cannot repair this: find the cause before you train "
+        "on it. Failing: kl.",
     ),
     "columns that lie a token apart": Case(
         values={**APART, "k3_kl": 378.0, "chi2_token": 1e9},
@@ -129,23 +132,25 @@ CASES = {
         values=CLOSE,
         plan=TOKEN,
         anomalies=(LATE,),
-        says=f"Close {OVER}: token-level and sequence-level weights are both usable.",
+        says=f"Verdict {OVER}: close. Token-level and sequence-level importance weights are both usable.",
     ),
     "token weights of too small a sample": Case(
         values={**CLOSE, "rollout_is_eff_sample_size": 0.2},
         plan=TOKEN,
-        says=f"Close {OVER}: the weights of this plan are not usable. Failing: rollout_is_eff_sample_size.",
+        says=f"Verdict {OVER}: close. The importance weights of this plan are not usable. Failing: "
+        "rollout_is_eff_sample_size.",
     ),
     "a veto that takes a fifth": Case(
         values={**CLOSE, "rollout_is_veto_fraction": 0.2, "kept_tokens": 800.0},
         plan=SEQUENCE_AND_REJECTION,
-        says=f"Close {OVER}: token-level and sequence-level weights are both usable. Failing: "
+        says=f"Verdict {OVER}: close. Token-level and sequence-level importance weights are both usable. Failing: "
         "rollout_is_veto_fraction.",
     ),
     "nothing kept": Case(
         values={**CLOSE, "kept_tokens": 0.0},
         plan=SEQUENCE_AND_REJECTION,
-        says=f"Close {OVER}: token-level and sequence-level weights are both usable. The rejections keep nothing.",
+        says=f"Verdict {OVER}: close. Token-level and sequence-level importance weights are both usable. The "
+        "rejections keep nothing.",
     ),
 }
 
@@ -228,6 +233,6 @@ def test_a_cause_that_is_named_need_not_be_looked_for(report: Report) -> None:
     weigh = "use token weights (`--preset token_is`)."
     assert caused(report, named("stale_policy"), k3_kl=0.04).endswith(f"Until stale_policy is fixed, {weigh}")
     assert caused(report, named("noise"), k3_kl=0.04).endswith(LOOK)
-    far = "weights cannot repair this. {} before you train on it. Failing: k3_kl."
-    assert caused(report, named("stale_policy"), k3_kl=0.2).endswith(far.format("Fix stale_policy"))
-    assert caused(report, named("noise"), k3_kl=0.2).endswith(far.format("Find the cause"))
+    far = "far apart. Importance weights cannot repair this: {} before you train on it. Failing: k3_kl."
+    assert caused(report, named("stale_policy"), k3_kl=0.2).endswith(far.format("fix the cause (stale_policy)"))
+    assert caused(report, named("noise"), k3_kl=0.2).endswith(far.format("find the cause"))

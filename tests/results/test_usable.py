@@ -127,8 +127,8 @@ def test_sequence_weights_are_unsure_where_few_prompts_carry_their_variance() ->
     assert report.metrics["seq_ess"] > 0.85
     assert report.verdict.usable == compare(dump).recommendation.usable == answer("unsure")
     assert words(report).startswith(
-        "Close: token-level weights are usable; 200 prompts are too few to tell if sequence-level weights are, because "
-        "few of them carry most of the variance."
+        "Verdict: close. Token-level importance weights are usable; 200 prompts are too few to tell if sequence-level "
+        "ones are, because few of them carry most of the variance."
     )
     reasons = [reason.text for reason in compare(dump, preset=["seq_is"]).recommendation.reasons]
     assert (
@@ -144,7 +144,7 @@ def test_few_prompts_leave_sequence_weights_unsure_because_hard_ones_may_be_miss
     report = analyze(prompts(log_weights(32, 8, 0.5)))
     assert report.metrics["seq_ess"] > 0.7
     assert report.verdict.usable == answer("unsure")
-    assert "32 prompts are too few to tell if sequence-level weights are." in words(report)
+    assert "32 prompts are too few to tell if sequence-level ones are." in words(report)
     assert analyze(prompts(log_weights(32, 8, 0.15))).verdict.usable == answer("yes")
 
 

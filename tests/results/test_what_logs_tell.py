@@ -185,8 +185,8 @@ def test_a_log_without_a_gap_says_so_first_and_tells_each_course_once(tmp_path: 
 def test_two_names_of_one_metric_that_break_its_rule_are_both_told(tmp_path: Path) -> None:
     names = {"k3_kl": [0.001] * 8 + [9.0, 0.001], "rollout_corr/k3_kl": [9.0] + [0.001] * 9}
     texts = " ".join(_texts(logged(tmp_path / "a.jsonl", **names)))
-    assert "Step 8 breaks the rule on k3_kl." in texts
-    assert "Step 0 breaks the rule on rollout_corr/k3_kl." in texts
+    assert "Step 8 is outside the limit on k3_kl." in texts
+    assert "Step 0 is outside the limit on rollout_corr/k3_kl." in texts
 
 
 def _texts(log: LoggedScalars) -> list[str]:

@@ -52,7 +52,8 @@ TOP_P_TEXT = """\
 top_p08.parquet  48 sequences  4,340 tokens  k3_kl 0.0113  sd of log-ratio 0.156
 
   Likely cause: rollout_log_probs was logged after top-p 0.8 (0.787 to 0.808),
-  old_log_probs was not. It makes at least 72% of the gap.
+  old_log_probs was not. It explains at least 72% of the gap (the sum of
+  squared log-ratios).
     rollout_log_probs is exactly 0 where old_log_probs is above log 0.794, and
     nowhere else: 1,605 tokens; 39 of 1,967 tokens contradict it. The mean
     ratio is 0.889 ± 0.014: training gives 11% of its probability to tokens
@@ -67,8 +68,8 @@ WORKER_TEXT = """\
 worker_temp09.parquet  48 sequences  4,340 tokens
 k3_kl 0.00459  sd of log-ratio 0.0912
 
-  Likely cause: worker w3. It makes at least 61% of the gap, on 23% of the
-  tokens.
+  Likely cause: worker w3. It explains at least 61% of the gap (the sum of
+  squared log-ratios), on 23% of the tokens.
     Its tokens differ 5.2 times as much as the others' (z = 32). Inside it,
     the rollout used 0.9 times training's temperature (fit 0.897, R² 0.83).
 
@@ -86,7 +87,8 @@ NOISE_TEXT = """\
 noise_bf16_fp32.parquet  48 sequences  4,340 tokens
 k3_kl 0.00118  sd of log-ratio 0.0486
 
-  Likely cause: rounding noise. It makes at most 89% of the gap.
+  Likely cause: rounding noise. It explains at most 89% of the gap (the sum of
+  squared log-ratios).
     The log-odds differ by 0.072, equally at all levels of surprise (slope
     0.0003 ± 0.0008); 0% of it depends on the token (changed weights: 3% or
     more); no rows gain or lose as a whole; the mean ratio is 0.9999 ± 0.0012,
@@ -108,7 +110,7 @@ def test_the_terminal_names_the_cause_its_share_evidence_and_advice(of: Diagnose
 
 def test_a_wide_terminal_has_longer_lines(text: Printed) -> None:
     assert (
-        "  Likely cause: rollout_log_probs was logged after top-p 0.8 (0.787 to 0.808), old_log_probs was not. It makes"
+        "  Likely cause: rollout_log_probs was logged after top-p 0.8 (0.787 to 0.808), old_log_probs was not. It"
         in text(TOP_P_DUMP, 120)
     )
 
@@ -128,9 +130,11 @@ def test_an_order_of_files_is_told_first_and_leaves_the_verdict(text: Printed) -
 
 def test_further_causes_follow_with_their_evidence_and_minor_ones_in_one_line(text: Printed) -> None:
     first = text(dump(diagnosis("top_p", TOP_P, WORKER, columns=(WORKERS,))))
-    assert "  Also: worker w3. It makes at least 61% of the gap, on 23% of the tokens.\n    Its tokens differ" in first
+    share = "It explains at least 61% of the gap (the sum of squared\n  log-ratios), on 23% of the tokens.\n"
+    also = f"  Also: worker w3. {share}"
+    assert f"{also}    Its tokens differ" in first
     minor = text(dump(diagnosis("top_p", TOP_P, replace(WORKER, is_minor=True), columns=(WORKERS,))))
-    assert "  Also: worker w3. It makes at least 61% of the gap, on 23% of the tokens.\n" in minor
+    assert also in minor
     assert "Its typical" not in minor
 
 
@@ -156,7 +160,7 @@ def test_columns_that_stand_out_without_being_the_cause_are_named(text: Printed)
     assert "worker stands out, too, but is not the cause." in " ".join(text(of).split())
     crowded = dump(diagnosis("top_p", TOP_P, columns=(ColumnGap(column="group_id", levels=(), too_many=True),)))
     shown = " ".join(text(crowded).split())
-    assert "Not checked, because of too many values: group_id." in shown
+    assert "Not compared, because of too many values: group_id." in shown
     assert "No column stands out" not in shown
 
 
@@ -221,8 +225,12 @@ def test_shares_are_whole_percents(share: float, expected: str) -> None:
 
 
 def test_no_share_is_said_to_be_at_least_all() -> None:
-    assert replace(TOP_P, share=0.61, token_share=None).share_words == "It makes at least 61% of the gap"
-    assert replace(TOP_P, share=0.998, token_share=0.02).share_words == "It makes 100% of the gap, on 2% of the tokens"
+    assert replace(TOP_P, share=0.61, token_share=None).share_words == (
+        "It explains at least 61% of the gap (the sum of squared log-ratios)"
+    )
+    assert replace(TOP_P, share=0.998, token_share=0.02).share_words == (
+        "It explains 100% of the gap (the sum of squared log-ratios), on 2% of the tokens"
+    )
 
 
 def test_a_parameter_has_its_interval_if_it_has_one() -> None:

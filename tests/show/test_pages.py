@@ -24,7 +24,7 @@ def test_what_to_do_begins_with_what_fails_and_has_one_remedy_for_a_metric() -> 
 def test_the_page_of_a_check_says_what_to_do_once_for_all_steps() -> None:
     page = to_html(check(COLLAPSE))
     assert "steps 10 and 11: k3_kl is 0.131 to 0.233, should be &lt;= 0.1." in page
-    assert page.count("Do not use sequence weights on this data") == 1
+    assert page.count("or drop far sequences") == 1
     assert "The last, step 11: far apart" in page
 
 
