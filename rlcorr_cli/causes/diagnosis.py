@@ -182,7 +182,7 @@ def legs_words(legs: tuple[Leg, ...]) -> str:
     return f"Of the gap between {legs[0].first} and {legs[-1].last}, {shares[0]} lies {first}{rest}."
 
 
-LITTLE, OPPOSED = 0.1, 1.5
+LEAST, LITTLE, OPPOSED = 0.02, 0.1, 1.5
 """A smaller share of a change is not told beside others, nor by itself; nor are shares that cancel beyond this."""
 
 
@@ -224,8 +224,8 @@ class StepChange(Record):
             (surprise, f"{many} unlikely tokens are sampled", f"{few} unlikely tokens are sampled"),
             (length, f"responses are {long}", f"responses are {short}"),
         )
-        with_it = [(share, why) for share, why, _ in sorted(parts, reverse=True) if round(share, 2) > 0]
-        against = "".join(f"; that {why} takes {percent(-share)} off" for share, _, why in parts if round(share, 2) < 0)
+        with_it = [(share, why) for share, why, _ in sorted(parts, reverse=True) if share >= LEAST]
+        against = "".join(f"; that {why} takes {percent(-share)} off" for share, _, why in parts if share <= -LEAST)
         (first, why), *others = with_it
         more_parts = "".join(f", {percent(share)} because {why}" for share, why in others)
         return f"{percent(first)} of the {rise} is because {why}{more_parts}{against}."

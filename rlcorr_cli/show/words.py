@@ -390,8 +390,8 @@ def cause_notes(finding: CauseFinding | None, *, is_small: bool = False) -> Iter
     cause = cause_to_mend(finding)
     if cause is not None:
         mark, look = ("?", "yellow") if is_small else ("!", "bold red")
-        text = f"{clean(cause_words(cause))} {next_step(cause)}"
-        text = text.replace("ause:", "ause of a small gap:", 1) if is_small else text
+        small = " The gap that it makes is small." if is_small else ""
+        text = f"{clean(cause_words(cause))}{small} {next_step(cause)}"
         yield Note(text, lead=f"{mark} {name_of_cause(cause)}  ", lead_look=look)
         yield BLANK
 

@@ -290,7 +290,7 @@ def test_output_file_holds_what_json_prints(tmp_path: Path) -> None:
 def test_output_goes_to_every_file_beside_the_text(tmp_path: Path) -> None:
     paths = [tmp_path / "a.json", tmp_path / "b.json"]
     ran = run("analyze", BF16, "-o", str(paths[0]), "-o", str(paths[1]))
-    assert "Verdict: close." in ran.out
+    assert "Verdict: close (k3_kl below 0.01)." in ran.out
     assert paths[0].read_bytes() == paths[1].read_bytes()
     assert list(json.loads(paths[0].read_text())) == [*TOP, "pictures"]
 
@@ -363,7 +363,7 @@ def test_a_dump_without_advantages_has_no_shift_of_them(tmp_path: Path) -> None:
 
 
 def test_sequence_weights_that_rest_on_few_sequences_are_said_to() -> None:
-    note = "One sequence outweighs the other 319: chi2_seq and seq_ess are rough."
+    note = "One sequence outweighs the other 319: chi2_seq and seq_ess are not reliable."
     assert note in analyzed(STEPS)["notes"]
     assert not [note for note in analyzed(BF16)["notes"] if "outweigh" in note]
 

@@ -71,7 +71,9 @@ def test_the_terminal_shows_the_choice_its_reasons_and_every_plan_in_80_columns(
 
 @pytest.mark.parametrize("how", [(), ("--group-by", "step")])
 def test_a_plan_is_not_recommended_as_if_the_last_step_were_as_good_as_the_others(how: tuple[str, ...]) -> None:
-    is_outside = "is outside limits that fail `rlcorr check`: fix the cause (other_weights) before you train on."
+    is_outside = (
+        "breaks limits that make `rlcorr check` fail: fix the cause (other_weights) before you continue training."
+    )
     best = compared(COLLAPSE, *how)["recommendation"]
     assert best["headline"].startswith(f"Step 11, the last, {is_outside} Use decoupled_token_is")
     assert best["far_end"] == "step 11"

@@ -75,7 +75,7 @@ def test_a_changed_rule_changes_text_cells_verdict_page_and_health(
     assert "0.0317 !" in after  # the cell of step 4
     assert "0.0317 !" not in before
     assert (report.verdict.level, strict.verdict.level) == ("close", "far")
-    assert "Verdict over all 5 steps: far apart." in after
+    assert "All 5 steps together: far apart." in after
     assert strict.verdict.failing == ("k3_kl",)
     assert ("fail", "k3_kl is 0.00940, should be <= 0.002") in [row[:2] for row in to_do(strict)]
     assert {one.metric: one.status for one in strict.health}["k3_kl"] == "fail"
@@ -206,11 +206,10 @@ def test_bounds_are_no_advice_where_the_numbers_are_void(capsys: pytest.CaptureF
 def test_the_last_line_counts_what_stands_above(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
     (bounds,) = measure(request(), ChosenPlan(plan=Plan("tight", rejections=(GEOMETRIC,)))).suggestions
     fine = replace(report, rules=(), cause=None, story=Story())
-    assert "  No warnings." in printed(fine, capsys)
-    for caused in (replace(fine, suggestions=(bounds,)), replace(report, rules=())):
-        assert "  Every number is within its limit." in printed(caused, capsys)
+    for passing in (fine, replace(fine, suggestions=(bounds,)), replace(report, rules=())):
+        assert "`rlcorr check` passes: every number is within its limit." in " ".join(printed(passing, capsys).split())
     one = printed(replace(fine, rules=(Rule("token_ess", "warn", "", low=1.0),)), capsys)
-    assert "  1 number is outside its limit; it does not fail `rlcorr check`." in one
+    assert "  `rlcorr check` passes, and warns of token_ess." in one
 
 
 def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:

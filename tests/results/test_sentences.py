@@ -31,7 +31,10 @@ CLOSE = {
 APART = {**CLOSE, "k3_kl": 0.04, "prob_abs_diff_mean": 0.05}
 SHIFTED = AnomalyFinding(name="shifted_columns", path="a.parquet", evidence="so", fix="Shift it.", n_files=1)
 LATE = AnomalyFinding(name="steps_out_of_order", path="a.parquet", evidence="so", fix="Sort.", n_files=1)
-OVER = "over all 5 steps"
+TOGETHER = "All 5 steps together"
+CLOSE_TOGETHER, APART_TOGETHER = f"{TOGETHER}: close (k3_kl below 0.01).", f"{TOGETHER}: apart (k3_kl 0.01 or more)."
+NOT_OF_SEQUENCES = "Token-level importance weights are usable, sequence-level ones are not"
+BOTH = "Token-level and sequence-level importance weights are both usable."
 LOOK = "Find the cause of the gap; until then, use token weights (`--preset token_is`)."
 
 
@@ -49,21 +52,20 @@ CASES = {
     "sequence weights of mean 0.05, nearly all rejected": Case(
         values={**CLOSE, "seq_ess": 0.333, "rollout_is_mean": 0.0511, "kept_tokens": 15.0},
         plan=SEQUENCE_AND_REJECTION,
-        says=f"Verdict {OVER}: close. Token-level importance weights are usable, sequence-level ones are not. "
-        "Failing: rollout_is_mean. The rejections keep only 1.5% of the tokens.",
+        says=f"{CLOSE_TOGETHER} {NOT_OF_SEQUENCES}. The rejections keep only 1.5% of the tokens.",
     ),
     "a ratio that cannot be 1": Case(
         values={**APART, "kl": 0.12, "seq_ess": 0.05},
         impossible=Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW),
-        says="No verdict until the mean ratio is explained: the numbers below are unreliable. Failing: kl.",
+        says="No verdict until the mean ratio is explained: the numbers below are unreliable.",
     ),
     "another temperature": Case(
         values={**APART, "seq_ess": 0.002},
-        says=f"Verdict {OVER}: apart. Token-level importance weights are usable, sequence-level ones are not. {LOOK}",
+        says=f"{APART_TOGETHER} {NOT_OF_SEQUENCES} (see seq_ess). {LOOK}",
     ),
     "a last token that was not scored": Case(
         values=APART,
-        says=f"Verdict {OVER}: apart. Token-level and sequence-level importance weights are both usable. {LOOK}",
+        says=f"{APART_TOGETHER} {BOTH} {LOOK}",
     ),
     "one sequence": Case(
         values={**CLOSE, "seq_ess": 1.0},
@@ -75,27 +77,25 @@ CASES = {
     ),
     "a healthy engine": Case(
         values=CLOSE,
-        says=f"Verdict {OVER}: close. Token-level and sequence-level importance weights are both usable. "
-        "Token weights (`--preset token_is`) correct the difference at almost no cost.",
+        says=f"{CLOSE_TOGETHER} {BOTH} "
+        "If you correct, token weights (`--preset token_is`) are enough, at almost no cost.",
     ),
     "a healthy engine under a plan": Case(
         values=CLOSE,
         plan=TOKEN,
-        says=f"Verdict {OVER}: close. Token-level and sequence-level importance weights are both usable.",
+        says=f"{CLOSE_TOGETHER} {BOTH}",
     ),
     "sequences too unequal": Case(
         values={**CLOSE, "seq_ess": 0.002},
-        says=f"Verdict {OVER}: close. Token-level importance weights are usable, sequence-level ones are not. Use "
-        "token weights (`--preset token_is`).",
+        says=f"{CLOSE_TOGETHER} {NOT_OF_SEQUENCES} (see seq_ess). Use token weights (`--preset token_is`).",
     ),
     "sequence weights with too heavy a tail": Case(
         values={**CLOSE, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.12},
-        says=f"Verdict {OVER}: close. Token-level importance weights are usable, sequence-level ones are not. Use "
-        "token weights (`--preset token_is`).",
+        says=f"{CLOSE_TOGETHER} {NOT_OF_SEQUENCES} (see pareto_k_seq). Use token weights (`--preset token_is`).",
     ),
     "a tail that may be too heavy": Case(
         values={**CLOSE, "seq_ess": 0.6, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.13},
-        says=f"Verdict {OVER}: close. Token-level importance weights are usable; 8 prompts are too few to tell if "
+        says=f"{CLOSE_TOGETHER} Token-level importance weights are usable; 8 prompts are too few to tell if "
         "sequence-level ones are. Use token weights (`--preset token_is`).",
     ),
     "equal columns": Case(
@@ -108,18 +108,18 @@ CASES = {
     ),
     "a k3 above its rule": Case(
         values={**APART, "k3_kl": 0.2},
-        says=f"Verdict {OVER}: far apart. Importance weights cannot repair this: find the cause before you train "
-        "on it. Failing: k3_kl.",
+        says=f"{TOGETHER}: far apart. Importance weights cannot repair this: find the cause before you train "
+        "on this data.",
     ),
     "a kl below its rule": Case(
         values={**APART, "kl": -0.2},
-        says=f"Verdict {OVER}: far apart. Importance weights cannot repair this: find the cause before you train "
-        "on it. Failing: kl.",
+        says=f"{TOGETHER}: far apart. Importance weights cannot repair this: find the cause before you train "
+        "on this data.",
     ),
     "columns that lie a token apart": Case(
         values={**APART, "k3_kl": 378.0, "chi2_token": 1e9},
         anomalies=(SHIFTED,),
-        says="No verdict until shifted_columns is fixed: the numbers below are unreliable. Failing: k3_kl, chi2_token.",
+        says="No verdict until shifted_columns is fixed: the numbers below are unreliable.",
     ),
     "two causes": Case(
         values=CLOSE,
@@ -132,25 +132,22 @@ CASES = {
         values=CLOSE,
         plan=TOKEN,
         anomalies=(LATE,),
-        says=f"Verdict {OVER}: close. Token-level and sequence-level importance weights are both usable.",
+        says=f"{CLOSE_TOGETHER} {BOTH}",
     ),
     "token weights of too small a sample": Case(
         values={**CLOSE, "rollout_is_eff_sample_size": 0.2},
         plan=TOKEN,
-        says=f"Verdict {OVER}: close. The importance weights of this plan are not usable. Failing: "
-        "rollout_is_eff_sample_size.",
+        says=f"{CLOSE_TOGETHER} The importance weights of this plan are not usable.",
     ),
     "a veto that takes a fifth": Case(
         values={**CLOSE, "rollout_is_veto_fraction": 0.2, "kept_tokens": 800.0},
         plan=SEQUENCE_AND_REJECTION,
-        says=f"Verdict {OVER}: close. Token-level and sequence-level importance weights are both usable. Failing: "
-        "rollout_is_veto_fraction.",
+        says=f"{CLOSE_TOGETHER} {BOTH}",
     ),
     "nothing kept": Case(
         values={**CLOSE, "kept_tokens": 0.0},
         plan=SEQUENCE_AND_REJECTION,
-        says=f"Verdict {OVER}: close. Token-level and sequence-level importance weights are both usable. The "
-        "rejections keep nothing.",
+        says=f"{CLOSE_TOGETHER} {BOTH} The rejections keep nothing.",
     ),
 }
 
@@ -194,10 +191,10 @@ def caused(report: Report, cause: CauseFinding, **values: float) -> str:
 
 
 def test_no_weights_are_advised_where_a_fault_is_named(report: Report) -> None:
-    fix = "with a fault: temperature. Fix it before you train; weights would only hide it."
+    fix = "with a fault: temperature. Fix it before you train; importance weights would only hide it."
     assert caused(report, named("temperature")) == f"Close, but {fix}"
     assert caused(report, named("temperature"), k3_kl=0.04) == f"Apart, and {fix}"
-    assert caused(report, named("temperature"), k3_kl=0.2) == f"Far apart, and {fix} Failing: k3_kl."
+    assert caused(report, named("temperature"), k3_kl=0.2) == f"Far apart, and {fix}"
     assert "with a fault" not in caused(report, named("temperature", is_minor=True), k3_kl=0.04)
     impossible = Impossible("ratio_mean", 0.87, (0.868, 0.872), TOO_LOW)
     assert caused(replace(report, impossible=impossible), named("temperature")) == (
@@ -218,7 +215,7 @@ def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: R
     low, high = (Impossible("ratio_mean", value, (value - 0.01, value + 0.01), "so") for value in (0.87, 1.13))
     void = replace(report, impossible=low)
     makes, unreliable = "No verdict: top_p makes the mean ratio impossible.", "the numbers below are unreliable."
-    fix = "with a fault: top_p. Fix it before you train; weights would only hide it."
+    fix = "with a fault: top_p. Fix it before you train; importance weights would only hide it."
     assert caused(void, named("top_p")) == f"Close, but {fix}"
     of_little = Story(first="top_p", faults=(DataFault(name="top_p", certainty="proven", what="so", do="Do so."),))
     assert words(replace(void, plan=PLAIN, cause=None, story=of_little)) == f"{makes} Until it is fixed, {unreliable}"
@@ -231,8 +228,8 @@ def test_a_mean_ratio_that_the_named_cause_makes_need_not_be_explained(report: R
 
 def test_a_cause_that_is_named_need_not_be_looked_for(report: Report) -> None:
     weigh = "use token weights (`--preset token_is`)."
-    assert caused(report, named("stale_policy"), k3_kl=0.04).endswith(f"Until stale_policy is fixed, {weigh}")
+    assert caused(report, named("stale_policy"), k3_kl=0.04).endswith(f"Until the cause is fixed, {weigh}")
     assert caused(report, named("noise"), k3_kl=0.04).endswith(LOOK)
-    far = "far apart. Importance weights cannot repair this: {} before you train on it. Failing: k3_kl."
+    far = "far apart. Importance weights cannot repair this: {} before you train on this data."
     assert caused(report, named("stale_policy"), k3_kl=0.2).endswith(far.format("fix the cause (stale_policy)"))
     assert caused(report, named("noise"), k3_kl=0.2).endswith(far.format("find the cause"))

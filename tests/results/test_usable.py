@@ -127,8 +127,8 @@ def test_sequence_weights_are_unsure_where_few_prompts_carry_their_variance() ->
     assert report.metrics["seq_ess"] > 0.85
     assert report.verdict.usable == compare(dump).recommendation.usable == answer("unsure")
     assert words(report).startswith(
-        "Verdict: close. Token-level importance weights are usable; 200 prompts are too few to tell if sequence-level "
-        "ones are, because few of them carry most of the variance."
+        "Verdict: close (k3_kl below 0.01). Token-level importance weights are usable; 200 prompts are too few to tell "
+        "if sequence-level ones are, because few of them carry most of the variance."
     )
     reasons = [reason.text for reason in compare(dump, preset=["seq_is"]).recommendation.reasons]
     assert (
