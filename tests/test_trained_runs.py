@@ -55,8 +55,8 @@ def test_a_reward_falls_when_five_steps_are_below_seven_tenths_of_the_best_and_s
 
 def test_a_run_records_each_step_and_a_gap_where_weights_are_rounded_alone(tmp_path: Path) -> None:
     start = taught(0)
-    for name, kind in {"exact": Kind(""), "rounded": Kind("", constant(3))}.items():
-        train(start, kind, tmp_path / name, seed=1, steps=2)
+    for name, kind in {"exact": Kind("", 1), "rounded": Kind("", 1, constant(3))}.items():
+        assert len(train(start, kind, tmp_path / name, steps=2)) == 2
     exact, rounded = (analyze(tmp_path / name, group_by="step").groups for name in ("exact", "rounded"))
     assert len(exact) == len(rounded) == 2
     assert all(group.counts["sequences"] == trained_runs.PROMPTS * trained_runs.GROUP for group in exact)
@@ -66,7 +66,7 @@ def test_a_run_records_each_step_and_a_gap_where_weights_are_rounded_alone(tmp_p
 
 @pytest.mark.full
 def test_old_rollouts_are_named_as_the_cause_of_a_run(tmp_path: Path) -> None:
-    train(taught(trained_runs.TAUGHT), trained_runs.RUNS["lag-8"], tmp_path, seed=1, steps=20)
+    train(taught(trained_runs.TAUGHT), trained_runs.RUNS["lag-8"], tmp_path, steps=20)
     steps = analyze(tmp_path, group_by="step").groups
     assert (steps[0].values["reward_mean"] or 0) > 0.1
     assert (steps[0].values["k3_kl"] or 0) < ROUNDING_K3 < (steps[-1].values["k3_kl"] or 0)

@@ -5,12 +5,15 @@
 A decoder of 0.4 M parameters sorts eight digits; a response is right (reward 1) or not (0).  It is shown sorted digits
 until it is right now and then, and from there all runs go: GRPO, without a correction and without a KL term, where the
 trainer takes what the rollout sampled as if it had sampled it itself.  RUNS says what each rollout's weights are.
-`Recorder` writes each step to FOLDER/RUN; a run that is there is not trained again.  Then its row is printed, and at
-the end how often, and how early, each number moved.
+`Recorder` writes each step to FOLDER/RUN, and FOLDER/RUN.json holds the rewards of the trainer's own policy at each
+step, on prompts that nothing is trained on: what falls is told by these, for a rollout of old weights goes on as before
+while the trainer's policy is lost.  A run that is there is not trained again.  Then its row is printed, and at the end
+how often, and how early, each number moved.
 
 What moves is told by one rule, and what falls by another (`moved`, `fell`), both fixed before a run was looked at.
 """
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,15 +27,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rlcorr_cli import Recorder, analyze, diagnose, watch
+from rlcorr_cli.causes.table import ALL_CAUSES
 from rlcorr_cli.metrics.catalog import DEFINITIONS
 from rlcorr_cli.results.verdict import ROUNDING_K3
-from rlcorr_cli.results.watched import Alarm
+from rlcorr_cli.results.watched import DOUBLED, Alarm
 
 DIGITS, SEP, END, WORDS = 8, 10, 11, 12
 RESPONSE = DIGITS + 2
 """Tokens at most: digits, their end, and one more."""
 WIDTH, HEADS, LAYERS = 104, 4, 3
-PROMPTS, GROUP = 24, 8
+PROMPTS, GROUP, HELD = 24, 8, 128
 TAUGHT, STEPS, RATE = 70, 160, 3e-4
 EARLY, IN_A_ROW = slice(5, 25), 3
 """The steps whose range a number leaves, and for how many steps it must."""
@@ -148,15 +152,15 @@ def rounded(weights: Mapping[str, Tensor], bits: float) -> dict[str, Tensor]:
 class Kind:
     """What a run's rollouts come from, and how it trains.
 
-    bits: of the rollout's weights, at each step.  lag: updates since they were the trainer's.  updates: of one batch.
-    rate: how many times as large as RATE the learning rate is.
+    seed: of its prompts and samples.  bits: of the rollout's weights, at each step.  lag: updates since they were the
+    trainer's.  updates: of one batch.
     """
 
     says: str
+    seed: int
     bits: Callable[[int], float] = lambda _: 32
     lag: Callable[[int], int] = lambda _: 0
     updates: int = 1
-    rate: float = 1.0
 
 
 def constant(bits: float) -> Callable[[int], float]:
@@ -180,37 +184,37 @@ def since_60(step: int) -> int:
 
 
 RUNS = {
-    "exact": Kind("the trainer's"),
-    "exact-2": Kind("the trainer's"),
-    "bf16": Kind("bf16", constant(16)),
-    "8-bits": Kind("8 bits", constant(8)),
-    "4-bits": Kind("4 bits", constant(4)),
-    "3-bits": Kind("3 bits", constant(3)),
-    "fewer-bits": Kind("8 bits, 2 at the end", fewer),
-    "fewer-bits-2": Kind("8 bits, 2 at the end", fewer),
-    "lag-1": Kind("1 update old", lag=behind(1)),
-    "lag-2": Kind("2 updates old", lag=behind(2)),
-    "lag-4": Kind("4 updates old", lag=behind(4)),
-    "lag-8": Kind("8 updates old", lag=behind(8)),
-    "lag-grows": Kind("older by 1 each 20 steps", lag=more_each(20)),
-    "lag-grows-2": Kind("older by 1 each 10 steps", lag=more_each(10)),
-    "lag-grows-3": Kind("older by 1 each 10 steps", lag=more_each(10)),
-    "no-sync": Kind("of step 60, from there on", lag=since_60),
-    "no-sync-2": Kind("of step 60, from there on", lag=since_60),
-    "updates": Kind("8 bits, 4 updates a batch", constant(8), updates=4),
-    "updates-2": Kind("3 bits, 4 updates a batch", constant(3), updates=4),
-    "rate": Kind("the trainer's, rate x 10", rate=10.0),
+    "exact": Kind("the trainer's", 10),
+    "exact-2": Kind("the trainer's", 11),
+    "bf16": Kind("bf16", 12, constant(16)),
+    "8-bits": Kind("8 bits", 13, constant(8)),
+    "4-bits": Kind("4 bits", 14, constant(4)),
+    "3-bits": Kind("3 bits", 15, constant(3)),
+    "fewer-bits": Kind("8 bits, 2 at the end", 16, fewer),
+    "fewer-bits-2": Kind("8 bits, 2 at the end", 17, fewer),
+    "lag-2": Kind("2 updates old", 19, lag=behind(2)),
+    "lag-4": Kind("4 updates old", 20, lag=behind(4)),
+    "lag-8": Kind("8 updates old", 21, lag=behind(8)),
+    "lag-grows": Kind("older by 1 each 20 steps", 22, lag=more_each(20)),
+    "lag-grows-2": Kind("older by 1 each 10 steps", 23, lag=more_each(10)),
+    "lag-grows-3": Kind("older by 1 each 10 steps", 24, lag=more_each(10)),
+    "no-sync": Kind("of step 60, from there on", 25, lag=since_60),
+    "no-sync-2": Kind("of step 60, from there on", 26, lag=since_60),
+    "updates": Kind("3 bits, 4 updates a batch", 28, constant(3), updates=4),
 }
 
 
-def train(start: Decoder, kind: Kind, folder: Path, *, seed: int, steps: int = STEPS) -> None:
-    """Train by GRPO, and record each step in a folder."""
-    policy, engine, generator = Decoder(), Decoder(), torch.Generator().manual_seed(seed)
+def train(start: Decoder, kind: Kind, folder: Path, *, steps: int = STEPS) -> list[float]:
+    """Train by GRPO, and record each step in a folder.  Returned is the mean reward of the policy itself at each."""
+    policy, engine, generator = Decoder(), Decoder(), torch.Generator().manual_seed(kind.seed)
     policy.load_state_dict(start.state_dict())
-    optimizer = torch.optim.AdamW(policy.parameters(), kind.rate * RATE, betas=(0.9, 0.95), weight_decay=0.0)
-    versions = list[dict[str, Tensor]]()
+    optimizer = torch.optim.AdamW(policy.parameters(), RATE, betas=(0.9, 0.95), weight_decay=0.0)
+    versions, held = list[dict[str, Tensor]](), list[float]()
+    unseen = torch.Generator().manual_seed(kind.seed + 1000)
     with Recorder(folder, patience=60, strict=True) as recorder:
         for step in range(steps):
+            asked = prompts(HELD, unseen)
+            held.append(float(rewards(asked, sampled(policy, asked, unseen)[0]).mean()))
             versions = [*versions, {name: of.clone() for name, of in policy.state_dict().items()}]
             lag = min(kind.lag(step), step)
             versions = versions[-lag - 1 :]
@@ -244,6 +248,7 @@ def train(start: Decoder, kind: Kind, folder: Path, *, seed: int, steps: int = S
                 loss.backward()
                 nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
                 optimizer.step()
+    return held
 
 
 def moved(values: Sequence[float], *, both_ways: bool = False) -> int | None:
@@ -269,23 +274,27 @@ def fell(rewards: Sequence[float]) -> int | None:
     return None
 
 
+_OF_NAME = dict.fromkeys(ALL_CAUSES, "cause")
+ALARMS = {
+    "rule": "`watch`: a rule is broken",
+    "rise": "`watch`: k3_kl has doubled",
+    "cause": "`watch`: a cause is named",
+}
+
+
 @dataclass(frozen=True)
 class Row:
-    """What came of a run.  moved: the step of each number that moved; alarms: the step and the names of each."""
+    """What came of a run.  moved: the step of each number that moved; alarms: of the first alarm of each kind."""
 
     says: str
     rewards: tuple[float, ...]
     fell: int | None
     moved: Mapping[str, int]
-    alarms: tuple[tuple[int, tuple[str, ...]], ...]
+    alarms: Mapping[str, int]
     cause: str
 
-    def before(self, step: int | None) -> int | None:
-        """How many steps before the fall a step is; None of none, and where nothing falls."""
-        return None if step is None or self.fell is None else self.fell - step
 
-
-def judged(says: str, folder: Path) -> Row:
+def judged(says: str, folder: Path, rewards: Sequence[float]) -> Row:
     groups = analyze(folder, group_by="step").groups
     of = {name: [group.values[name] for group in groups] for name in NUMBERS}
     is_gap = [value > ROUNDING_K3 for value in of["k3_kl"]]
@@ -300,65 +309,70 @@ def judged(says: str, folder: Path) -> Row:
         step = moved(worse, both_ways=both_ways)
         if step is not None:
             steps[name] = step
-    alarms = list[tuple[int, tuple[str, ...]]]()
+    alarms = dict[str, int]()
 
     def hear(told: object) -> None:
         if isinstance(told, Alarm):
-            alarms.append((told.step, tuple(reason.name for reason in told.reasons)))
+            for reason in told.reasons:
+                alarms.setdefault("rise" if reason.name == DOUBLED else _OF_NAME.get(reason.name, "rule"), told.step)
 
     with TemporaryDirectory() as state:
         watch(folder, once=True, state=Path(state, "state.rlcorr"), told=hear)
     found = diagnose(folder)
-    rewards = of["reward_mean"]
-    return Row(says, tuple(rewards), fell(rewards), steps, tuple(alarms), found.verdict)
+    return Row(says, tuple(rewards), fell(rewards), steps, alarms, found.verdict)
 
 
 def shown(row: Row) -> str:
-    first = min(row.moved.values(), default=None)
-    names = ", ".join(name for name, step in row.moved.items() if step == first)
     means = [fmean(row.rewards[at : at + MEAN_OF]) for at in range(len(row.rewards) - MEAN_OF + 1)]
-    lead, alarm = row.before(first), row.before(row.alarms[0][0]) if row.alarms else None
+    first = min(row.moved.values(), default=None)
+    names = [name for name in row.moved if row.moved[name] == first]
     cells = (
         row.says,
         f"{means[0]:.2f}, {max(means):.2f}, {means[-1]:.2f}",
-        "no" if row.fell is None else str(row.fell),
-        "none" if first is None else f"{names}: {first}" + ("" if lead is None else f" ({lead})"),
-        f"{', '.join(row.alarms[0][1])}: {row.alarms[0][0]}" + ("" if alarm is None else f" ({alarm})")
-        if row.alarms
-        else "none",
+        "–" if row.fell is None else str(row.fell),
+        "–" if first is None else f"{', '.join(names) if len(names) < 4 else f'{len(names)} numbers'}: {first}",
+        ", ".join(f"{kind} {row.alarms[kind]}" for kind in ALARMS if kind in row.alarms) or "–",
         row.cause,
     )
     return f"| {' | '.join(cells)} |"
 
 
 def numbers(rows: Sequence[Row]) -> Iterator[str]:
-    """A row for each number: of the runs that fall once it could have moved, in how many it moved before, and how many
-    steps (median, least, most); and of those that do not fall, in how many it moved."""
+    """A row for each number and kind of alarm: of the runs that fall once a number could have moved, in how many it
+    came before, and how many steps (median, least, most); and of those that do not fall, in how many it came."""
     falling = [row for row in rows if row.fell is not None and row.fell >= EARLY.stop + IN_A_ROW]
     holding = [row for row in rows if row.fell is None]
-    yield f"| number | moves before the fall, of {len(falling)} | steps before | moves, of {len(holding)} without one |"
+    yield f"| | before the fall, of {len(falling)} | steps before | without a fall, of {len(holding)} |"
     yield "|---|---|---|---|"
-    for name in NUMBERS:
-        leads = [lead for row in falling if (lead := row.before(row.moved.get(name))) is not None and lead > 0]
+    for name in (*NUMBERS, *ALARMS):
+        came = [{**row.moved, **row.alarms}.get(name) for row in falling]
+        leads = [row.fell - step for row, step in zip(falling, came, strict=True) if step is not None and row.fell]
+        leads = [lead for lead in leads if lead > 0]
         steps = f"{median(leads):g} ({min(leads)} to {max(leads)})" if leads else "–"
-        yield f"| {name} | {len(leads)} | {steps} | {sum(name in row.moved for row in holding)} |"
+        n_false = sum(name in row.moved or name in row.alarms for row in holding)
+        yield f"| {ALARMS.get(name, name)} | {len(leads)} | {steps} | {n_false} |"
 
 
 def main(folder: Path, names: Sequence[str]) -> None:
     """Train what is not there, and print."""
+
+    def rewards_of(name: str) -> Path:
+        return folder / f"{name}.json"
+
     torch.set_num_threads(1)
     started, rows, start = time.process_time(), list[Row](), None
     print(
         "| rollout's weights | reward: first, best, last | falls | first moved (steps before) | first alarm | cause |"
     )
     print("|---|---|---|---|---|---|")
-    for seed, (name, kind) in enumerate(RUNS.items(), 10):
+    for name, kind in RUNS.items():
         if names and name not in names:
             continue
-        if not (folder / name).exists():
+        if not rewards_of(name).exists():
             start = start or taught(TAUGHT)
-            train(start, kind, folder / name, seed=seed)
-        rows.append(judged(kind.says, folder / name))
+            held = train(start, kind, folder / name)
+            rewards_of(name).write_text(json.dumps(held), encoding="utf-8")
+        rows.append(judged(kind.says, folder / name, json.loads(rewards_of(name).read_text(encoding="utf-8"))))
         print(shown(rows[-1]), flush=True)
     print("", *numbers(rows), f"{time.process_time() - started:.0f} s of CPU.", sep="\n")
 
