@@ -362,7 +362,7 @@ def main(folder: Path, names: Sequence[str]) -> None:
     torch.set_num_threads(1)
     started, rows, start = time.process_time(), list[Row](), None
     print(
-        "| rollout's weights | reward: first, best, last | falls | first moved (steps before) | first alarm | cause |"
+        "| rollout's weights | reward: first, best, last | falls | moves first | first alarms | `diagnose` |"
     )
     print("|---|---|---|---|---|---|")
     for name, kind in RUNS.items():
