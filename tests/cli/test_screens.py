@@ -126,8 +126,8 @@ def test_check_fails_on_the_causes_that_diagnose_fails_on(drifting: str) -> None
     assert run("diagnose", drifting, "--fail-on", first).status == 1
     assert run("check", drifting, "--fail-on", first).status == 1
     assert run("check", drifting, "--fail-on", "some_rows,shifted_columns").status == 0
-    refused(run("check", BF16, "--fail-on", "stale"), 2, "--fail-on does not know 'stale'.", "Try stale_policy.")
-    refused(run("diagnose", BF16, "--fail-on", "stale"), 2, "--fail-on does not know 'stale'.", "Try stale_policy.")
+    refused(run("check", BF16, "--fail-on", "stale"), 2, "--fail-on does not know 'stale'.", "Try stale_cache, stale_policy.")
+    refused(run("diagnose", BF16, "--fail-on", "stale"), 2, "--fail-on does not know 'stale'.", "Try stale_cache, stale_policy.")
     refused(run("diagnose", BF16, "--fail-on", "far"), 2, "of numbers", "`rlcorr check DUMP --fail-on far`")
 
 
