@@ -361,9 +361,7 @@ def main(folder: Path, names: Sequence[str]) -> None:
 
     torch.set_num_threads(1)
     started, rows, start = time.process_time(), list[Row](), None
-    print(
-        "| rollout's weights | reward: first, best, last | falls | moves first | first alarms | `diagnose` |"
-    )
+    print("| rollout's weights | reward: first, best, last | falls | moves first | first alarms | `diagnose` |")
     print("|---|---|---|---|---|---|")
     for name, kind in RUNS.items():
         if names and name not in names:
