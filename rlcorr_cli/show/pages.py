@@ -33,6 +33,7 @@ PAGES = {
     "totals": "totals of parts, saved and added",
     "clusters": "a dump read by many machines: Ray, Slurm, Kubernetes",
     "ci": "`check` as a gate, exit statuses",
+    "falls": "which numbers move before the reward of small runs falls",
     "profiles": "the numbers of one framework release, to be compared with a dashboard",
     "python": "the same from Python",
     "performance": "speed, memory, scale",
