@@ -19,7 +19,7 @@ asked for.  Type checkers read the file beside this one, which names them.
 
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

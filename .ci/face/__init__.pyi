@@ -1,0 +1,3 @@
+from rlcorr_cli.api import *  # noqa: F403
+
+__version__: str
