@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SUFFIXES = ("png", "svg", "pdf")
 COMPARE, DIAGNOSE = "compare", "diagnose"
 KINDS = (
-    *("overview", "metrics", "ratio", "surprise", "scatter", "position", "length", "weights", "staleness"),
+    *("overview", "course", "metrics", "ratio", "surprise", "scatter", "position", "length", "weights", "staleness"),
     *(COMPARE, DIAGNOSE),
 )
 """Kinds of pictures, named here because their table loads matplotlib."""

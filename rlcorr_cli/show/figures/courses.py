@@ -17,7 +17,7 @@ from rlcorr_cli.results.rules import RULES, Rule, rule_on
 from rlcorr_cli.results.scalars import LoggedMetric
 from rlcorr_cli.results.trends import Course, Missing, course
 from rlcorr_cli.show.figures import style, ticks
-from rlcorr_cli.show.figures.style import BLUE, GREEN, INK, ORANGE, RED, mark
+from rlcorr_cli.show.figures.style import BLUE, GREEN, GREY, INK, ORANGE, RED, mark
 from rlcorr_cli.show.lags import lag_sentences
 from rlcorr_cli.show.numbers import number, plural
 from rlcorr_cli.show.words import course_of_metric
@@ -308,4 +308,15 @@ def k3_course(ax: Axes, report: Report) -> str:
     if curves.labels or not _by_factors(ax, curves.values[GAP], highest):
         ax.set_ylim(0, 1.1 * highest or 1.0)
     _rule_lines(ax, report.rules, GAP)
+    moved = None if report.course is None else report.course.rise or report.course.fall
+    if moved is not None and not curves.labels and isinstance(moved.since, (int, float)):
+        goes = "rises" if moved.factor > 1 else "falls"
+        mark(ax, float(moved.since), f"{goes} from {by} {moved.since:g} on", color=GREY, style=":")
     return _course_words(GAP, curves, GAP)
+
+
+def reward(ax: Axes, report: Report) -> str:
+    """The mean reward, which is laid beside k3."""
+    curves = _followed(report, ["reward_mean"])
+    _draw_curves(ax, curves, {"reward_mean": "mean reward"}, ylabel="reward")
+    return _course_words("The mean reward", curves, "reward_mean")

@@ -61,6 +61,12 @@ KINDS: dict[str, Kind] = {
         3,
         (4.6, 3.5),
     ),
+    "course": Kind(
+        "since which step the policies part, and what the reward does then",
+        (("k3 KL", courses.k3_course), ("Reward", courses.reward)),
+        2,
+        (5.2, 3.8),
+    ),
     "metrics": Kind(
         "the curves that trainers log, over steps or other groups",
         (
@@ -105,8 +111,9 @@ KINDS: dict[str, Kind] = {
 
 
 def pictures(report: Report) -> list[Picture]:
-    """Every kind of picture of a report but the overview, which repeats the others."""
-    return [picture(kind, report) for kind in KINDS if kind != "overview"]
+    """Every kind of picture of a report but the overview, which repeats the others, and lags that steps explain."""
+    tells_lags = report.lags is not None and report.lags.base is not None
+    return [picture(kind, report) for kind in KINDS if kind != "overview" and (kind != "staleness" or tells_lags)]
 
 
 def picture(kind: str, report: Report) -> Picture:

@@ -39,7 +39,7 @@ LEGEND: Any = {
 }
 
 RC: Any = {
-    "font.family": "DejaVu Sans",
+    "font.family": ["DejaVu Sans", "sans-serif"],
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.titlelocation": "left",
@@ -65,6 +65,7 @@ RC: Any = {
     "legend.fontsize": 8,
     "legend.handlelength": 1.6,
     "svg.fonttype": "none",
+    "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3
     "svg.hashsalt": "rlcorr",
     "text.parse_math": False,
     "axes.formatter.use_mathtext": False,
