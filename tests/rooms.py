@@ -1,5 +1,5 @@
 """The rooms of the package, drawn from the imports of its modules: `python tests/rooms.py` prints the picture that
-manual/development.md has.  Each row stands on those below it: a room imports from lower rows alone."""
+manual/development.md has.  Each group of lines stands on those below it: a room imports from lower ones alone."""
 
 import ast
 from collections import defaultdict
@@ -7,8 +7,6 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "rlcorr_cli"
-BAR = 44
-"""Characters of the longest room."""
 
 
 def imports() -> dict[str, set[str]]:
@@ -47,20 +45,16 @@ def levels() -> list[list[str]]:
     return [sorted(rows[row]) for row in sorted(rows, reverse=True)]
 
 
-def lines_of(room: str) -> int:
-    """Lines of its modules."""
-    paths = [PACKAGE / f"{room}.py"] if (PACKAGE / f"{room}.py").exists() else [*(PACKAGE / room).rglob("*.py")]
-    return sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+def reached(room: str, below: dict[str, set[str]]) -> set[str]:
+    """All that a room stands on: what it imports, what that imports, and so on."""
+    return below[room].union(*(reached(each, below) for each in below[room] if each in below))
 
 
 def drawn() -> str:
-    """A line a room: its bar is as long as its modules are; a blank line parts what imports from what it imports."""
-    size = {room: lines_of(room) for rows in levels() for room in rows}
-    most = max(size.values())
-    rows = [
-        "\n".join(f"{room:<11} {'#' * max(1, round(BAR * size[room] / most))} {size[room] / 1000:.1f}k" for room in row)
-        for row in levels()
-    ]
+    """A line a room, and behind it those that it stands on: what it imports, but for what these import, too."""
+    below = {room: {each for each in others if each in imports()} for room, others in imports().items()}
+    direct = {room: others - set().union(*(reached(each, below) for each in others)) for room, others in below.items()}
+    rows = ["\n".join(f"{room:<11} {', '.join(sorted(direct[room]))}".rstrip() for room in row) for row in levels()]
     return "\n\n".join(rows) + "\n"
 
 

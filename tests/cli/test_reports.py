@@ -62,7 +62,7 @@ def test_a_page_needs_nothing_and_sorts(tmp_path: Path, browser: Any) -> None:
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
         background = visit.page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (background == "rgb(255, 255, 255)") == (scheme == "light")
-        assert visit.page.locator("figure svg").count() == 15
+        assert visit.page.locator("figure svg").count() == 17
         assert visit.is_quiet(path), (visit.said, visit.asked)
 
 
@@ -128,11 +128,11 @@ def test_markdown_has_its_pictures_beside_it(tmp_path: Path) -> None:
     assert run("analyze", STEPS, "--preset", "token_is", "--group-by", "step", "-o", str(path)).status == 0
     text = path.read_text()
     links = re.findall(r"\]\((.+?)\)", text)
-    assert links[0] == "my%20report-figures/metrics.png"
-    assert len(links) == 7
+    assert links[0] == "my%20report-figures/course.png"
+    assert len(links) == 8
     for link in links:
         assert (tmp_path / link.replace("%20", " ")).read_bytes().startswith(b"\x89PNG")
-    assert "Verdict over all 5 steps: close. Token" in text
+    assert "All 5 steps together: close" in text
     assert '```toml\nname = "decoupled_token_is"' in text
 
 

@@ -18,6 +18,7 @@ from matplotlib.testing.compare import compare_images
 from oracle import Row
 from reported import analyze
 
+from rlcorr_cli import api
 from rlcorr_cli.api import plot
 from rlcorr_cli.errors import DataError
 from rlcorr_cli.frameworks.chosen import ChosenPlan
@@ -257,6 +258,32 @@ def test_pictures_look_as_they_did(kind: str, report: Report, tmp_path: Path) ->
     path = tmp_path / f"{kind}.png"
     path.write_bytes(draw(kind, report).write("png", dpi=50))
     assert compare_images(str(BASELINE / f"{kind}.png"), str(path), tol=2) is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pdf_has_truetype_fonts_only_and_an_svg_a_font_that_every_machine_has(kind: str, report: Report) -> None:
+    """Publishers refuse Type 3."""
+    drawn = draw(kind, report)
+    if drawn.figure is None:
+        assert kind == "staleness"
+        return
+    pdf = drawn.write("pdf")
+    assert b"/Type3" not in pdf
+    assert b"/FontFile2" in pdf
+    families = re.findall(r"font-family: ([^;\"]*)", drawn.write("svg").decode())
+    assert families
+    assert all(family.endswith("sans-serif") for family in families)
+
+
+def test_the_course_marks_the_limit_and_the_step_from_which_k3_rises() -> None:
+    collapse = Path(__file__).parents[2] / "sample_data" / "collapse.parquet"
+    drawn = draw("course", api.analyze(collapse, pictures=True))
+    assert drawn.figure is not None
+    (ax,) = drawn.figure.axes  # no rewards are there
+    assert ax.get_yscale() == "log"
+    lines = {line.get_label(): line for line in ax.get_lines()}
+    assert lines["limit 0.1"].get_ydata()[0] == 0.1
+    assert lines["rises from step 1 on"].get_xdata()[0] == 1.0
 
 
 ONE_TOKEN = [Row([-1.5], [-1.0], [1])]
