@@ -35,7 +35,8 @@ def test_a_shape_of_19_tail_values_is_told_with_its_error_and_judged_by_nothing(
     assert report["metrics"]["pareto_k_seq_limit"] is None
     assert "pareto_k_seq" not in [finding["metric"] for finding in report["health"]]
     assert report["verdict"]["usable"] == {"token": "yes", "sequence": "unsure"}
-    told = f"pareto_k_seq is {shape:.3g} ± {(1 + shape) / math.sqrt(19):.2f}: 19 tail values are too few to judge it."
+    few = "the 19 largest sequence weights are too few to judge it"
+    told = f"pareto_k_seq is {shape:.3g} ± {(1 + shape) / math.sqrt(19):.2f}: {few}."
     assert told in report["notes"]
     assert told.replace("±", "+-") in " ".join(run("analyze", dump).out.split())
     assert "  Not judged: pareto_k_seq (too few tail values)." in run("check", dump).out.splitlines()
