@@ -27,6 +27,7 @@ from rlcorr_cli.causes.where import (
     MIN_SIZE,
     MIN_Z,
     PROMPT,
+    TOKEN_CLASS,
     PlaceOfGap,
     looked_at,
 )
@@ -225,6 +226,8 @@ ADVICE = {
     CACHED: "Look at the engine's prefix cache: sample the same prompts without it, and empty it with every update of "
     "the weights.",
     "worker": "Compare settings and weights of {names} with those of the other workers, then restart {names}.",
+    TOKEN_CLASS: "Look at what such tokens have of their own: how each side makes ids of them and text of ids, rows of "
+    "the embedding that were added or resized, a grammar or a logits processor on one side.",
     "prompt_length": "Look at what depends on the length of the context: prompts that one side cuts, the precision of "
     "the KV cache, RoPE's scaling, the attention kernel.",
     TURN: "Look at what stands before turn {names}: the tool's output, images and the chat template must be the same "
@@ -294,7 +297,9 @@ def _headline(place: PlaceOfGap, names: str) -> str:
     if place.column == STEP:
         return f"a larger error {place.when}"
     if place.column == LAG:
-        return f"stale rollouts, at lag {names}"
+        return f"stale rollouts, at lag {names} (updates between sampling and training)"
+    if place.column == TOKEN_CLASS:
+        return f"something that is wrong with {names}"
     return f"{place.column} {f'{place.levels[0]:,} and more' if place.is_the_largest else names}"
 
 

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rlcorr_cli.causes.columns import COLUMN_SHARE, column_of, turn_gaps
+from rlcorr_cli.causes.columns import COLUMN_SHARE, Attribution, column_of, turn_gaps
 from rlcorr_cli.causes.diagnosis import TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, Fact, Leg, SampledRows
 from rlcorr_cli.causes.exact import copied_rows, exact_facts, impossible_ratio
 from rlcorr_cli.causes.features import Context, Yardstick
@@ -38,8 +38,9 @@ from rlcorr_cli.causes.numbers import ratio
 from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set_facts, version_gaps
 from rlcorr_cli.causes.rows import FAULTY_ROWS
 from rlcorr_cli.causes.steps import STEP, between_steps, sample_batch, sample_clusters
-from rlcorr_cli.causes.table import CAUSES, LEAST
-from rlcorr_cli.causes.where import LAG, TELL_TIME, PlaceOfGap, place_of, shared_by
+from rlcorr_cli.causes.table import CAUSES, LEAST, NOISE
+from rlcorr_cli.causes.token_classes import OTHER, by_class, text_classes, turn_classes
+from rlcorr_cli.causes.where import LAG, TELL_TIME, TOKEN_CLASS, PlaceOfGap, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import CPU
@@ -329,15 +330,21 @@ class Search:
     totals: GapTotals
 
 
-def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yardstick | None = None) -> Search:
-    """Search a sample, or some of its rows, for the cause of their gap.  clean: as of Context."""
+def search(
+    sample: RowSample,
+    rows: NDArray[np.int64] | None = None,
+    clean: Yardstick | None = None,
+    classes: Mapping[int, str] | None = None,
+) -> Search:
+    """Search a sample, or some of its rows, for the cause of their gap.  clean: as of Context.  classes: of token ids,
+    where their text is known (token_classes.py)."""
     if rows is not None:
         sample = sample.rows(rows)
     sample = _with_few_steps(_with_files(sample.ordered))
     gaps, context = gap_totals(sample), Context(*sample.columns, clean)
     totals, place, units = gaps.totals, place_of(sample, gaps), sample
-    of_turns = [(turn.gap, turn.expected) for turn in turn_gaps(totals)]
-    if any(gap > TURN_TIMES * expected or TURN_TIMES * gap < expected for gap, expected in of_turns):
+    turns = [(turn.gap, turn.expected) for turn in turn_gaps(totals)]
+    if any(gap > TURN_TIMES * expected or TURN_TIMES * gap < expected for gap, expected in turns):
         of_turns = place_of(by_turn := sample.by_turn, gaps.turns)
         place, units = (of_turns, by_turn) if of_turns is not None and of_turns.column == TURN else (place, units)
     diagnosis = diagnose(sample, context, place)
@@ -345,6 +352,10 @@ def search(sample: RowSample, rows: NDArray[np.int64] | None = None, clean: Yard
         diagnosis = replace(diagnosis, exact=exact, verdict=UNCLEAR, conclusion=SPOILED, causes=())
     elif diagnosis.verdict != TOO_FEW:
         diagnosis = _refined(sample, diagnosis, context, place=place, units=units)
+        if turns:
+            diagnosis = _with_classes(sample, diagnosis, turn_classes(sample))
+        if classes and sample.token_ids is not None:
+            diagnosis = _with_classes(sample, diagnosis, text_classes(sample, classes))
     head, kept = head_gap(sample), kept_gap(sample)
     sampled = SampledRows(sample.n_rows, sample.n_valid_tokens) if sample.level else None
     diagnosis = replace(
@@ -378,6 +389,32 @@ def _refined(
     by_place = parted(units, whole, place, context)
     tokens |= tokens_of_faults(sample, [cause for cause in by_place.causes if cause.cause not in tokens])
     return with_shared_places(sample, by_place, tokens)
+
+
+def _with_classes(sample: RowSample, whole: Diagnosis, of_tokens: ColumnOfKeys) -> Diagnosis:
+    """The diagnosis with what classes of tokens hold of the gap: where one stands apart, it is named in the place of a
+    broad cause, and of a column or a fault that holds less.  of_tokens: the class of each valid token."""
+    units = by_class(sample, of_tokens)
+    gaps = gap_totals(units)
+    place = place_of(units, gaps)
+    place = None if place is None or place.column != TOKEN_CLASS or OTHER in place.levels else place
+    levels = gaps.totals.columns[TOKEN_CLASS]
+    held = Attribution(
+        name=TOKEN_CLASS, levels=levels, totals=gaps.totals, tried=len(levels.keys), may_be_hot=True, place=place
+    )
+    named = whole.cause
+    if place is None or (named is not None and named.cause not in BROAD and named.share >= AS_WELL * place.share):
+        return whole
+    whole = replace(whole, columns=(*whole.columns, held.gap_of_column()))
+    found = column_of(place)
+    others = [
+        replace(cause, share=min(cause.share, 1 - found.share)) if cause.cause == NOISE else cause
+        for cause in whole.causes
+        if cause.cause == NOISE or cause.cause not in BROAD
+    ]
+    causes = in_order([found, *others])
+    verdict, conclusion = concluded(causes)
+    return replace(whole, verdict=verdict, conclusion=conclusion, causes=tuple(causes))
 
 
 def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:

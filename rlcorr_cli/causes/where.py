@@ -36,6 +36,7 @@ from rlcorr_cli.totals.limits import LARGEST_LOG
 from rlcorr_cli.totals.row_sample import ColumnOfKeys, RowSample
 
 LAG, VERSION, PROMPT, LENGTH, CACHED = "lag", "policy_version", "group_id", "prompt_length", "cached_tokens"
+TOKEN_CLASS = "token_class"
 TELL_TIME = (LAG, STEP, VERSION)
 """Of columns that part the rows alike the first of these is looked at.  They only tell the time: another column with as
 many of the tokens is named before them."""
@@ -49,8 +50,9 @@ FEW_ROWS = 0.1
 """Numbers are parted at a bound where more than this share of the rows is of numbers of few rows."""
 MORE_AT_A_BOUND = 3.0
 """The best bound between numbers that make no difference parts them by so many standard errors by chance."""
-MIN_SIZES = {"data_source": 2.0, PROMPT: 4.0}
-"""Others than MIN_SIZE: a data source and a prompt go with the content, which changes how large noise is."""
+MIN_SIZES = {"data_source": 2.0, TOKEN_CLASS: 2.0, PROMPT: 4.0}
+"""Others than MIN_SIZE: a data source, a class of tokens and a prompt go with the content, which changes how large
+noise is."""
 MIN_LINE = 3
 """Levels that a line is drawn through."""
 LEAST_DEVIATION = 0.05

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.runs.reading import OpenDump
     from rlcorr_cli.runs.token_rows import Choice
+    from rlcorr_cli.totals.row_sample import RowSample
 
 TokenizerName = Annotated[
     str | Path | None,
@@ -134,7 +135,8 @@ def analyze(options: AnalyzeOptions) -> "Report":
 
     def answer(run: RunTotals, read: "OpenDump | None", clean: "Yardstick | None") -> "Report":
         run = run.pooled if read is None and options.pool else run
-        report = replace(report_of(run, clean=clean), totals=run, everything=options.all)
+        classes = _classes(run.measured.sample, options.tokenizer)
+        report = replace(report_of(run, clean=clean, classes=classes), totals=run, everything=options.all)
         if rates is not None:
             if report.lags is None:
                 raise UsageError("⟦throughput⟧ is by lag, and no rows here are of two.", "Leave it out.")
@@ -195,6 +197,7 @@ class DiagnoseOptions(arguments.How):
         ),
     ] = ()
     clean_dump: arguments.CleanDump = None
+    tokenizer: TokenizerName = None
     allow_overlap: answers.AllowOverlap = False
     output: arguments.TotalledOutputs = ()
     overwrite: arguments.Overwrite = False
@@ -220,8 +223,20 @@ def diagnose(options: DiagnoseOptions) -> "DiagnosedDump":
         DiagnosisRun,
         columns=lambda _: replace(DIAGNOSIS_COLUMNS, by=by),
         measured=diagnosis_totals,
-        answer=lambda run, _, clean: replace(diagnosis_of(run, clean), fail_on=failing),
+        answer=lambda run, _, clean: replace(
+            diagnosis_of(run, clean, _classes(run.sample, options.tokenizer)), fail_on=failing
+        ),
     )
+
+
+def _classes(sample: "RowSample | None", tokenizer: str | Path | None) -> dict[int, str]:
+    """The class of each token id of a sample, where a tokenizer tells their text."""
+    if sample is None or tokenizer is None:
+        return {}
+    from rlcorr_cli.causes.token_classes import classes_of
+
+    read = _tokenizer(tokenizer)
+    return classes_of(sample, lambda ids: [piece.shown for piece in read.pieces(ids)])
 
 
 MOST_SHOWN = 1000

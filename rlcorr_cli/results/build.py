@@ -60,10 +60,16 @@ if TYPE_CHECKING:
     from rlcorr_cli.frameworks.framework import Framework
 
 
-def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick | None = None) -> Report:
+def report_of(
+    run: RunTotals,
+    *,
+    group_intervals: bool = False,
+    clean: Yardstick | None = None,
+    classes: Mapping[int, str] | None = None,
+) -> Report:
     """The report of a run.  A dump without rows or without a valid token is a DataError.
 
-    group_intervals: whether groups have intervals without pictures, too.  clean: as of `search`.
+    group_intervals: whether groups have intervals without pictures, too.  clean, classes: as of `search`.
 
     The columns of a report's groups go on after the training batch in a group's key; batches are not told apart in a
     report, but by an objective.
@@ -157,7 +163,7 @@ def report_of(run: RunTotals, *, group_intervals: bool = False, clean: Yardstick
         objective=of_objective,
     )
     if measured.sample is not None:
-        diagnosis = search(measured.sample, clean=clean).diagnosis
+        diagnosis = search(measured.sample, clean=clean, classes=classes).diagnosis
         anomalies, cause = standing(run.anomalies, diagnosis)
         story, impossible = story_of(run.anomalies, diagnosis), diagnosis.impossible
         notes = (*report.notes, *(fact.sentence for fact in diagnosis.facts if fact.name in FACTS))

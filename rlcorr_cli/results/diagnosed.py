@@ -204,18 +204,21 @@ def add_counts(groups: dict[tuple[Any, ...], GroupCounts], key: tuple[Any, ...],
         )
 
 
-def diagnosis_of(run: DiagnosisRun, clean: Yardstick | None = None) -> DiagnosedDump:
-    """The diagnosis of a run; a dump without rows or without a valid token is a DataError.  clean: of `search`."""
+def diagnosis_of(
+    run: DiagnosisRun, clean: Yardstick | None = None, classes: Mapping[int, str] | None = None
+) -> DiagnosedDump:
+    """The diagnosis of a run; a dump without rows or without a valid token is a DataError.  clean, classes: as of
+    `search`."""
     of_groups = run.counts.values()
     good = {name: sum(of_group[name] for of_group in of_groups) for name in COUNTS}
     counts = with_bad_rows(good, run.problems.n_rows, run.inputs)
-    whole = search(run.sample, clean=clean)
+    whole = search(run.sample, clean=clean, classes=classes)
     by, sampled = run.of.groups, run.sample.groups_of(run.of.groups) if run.of.groups else {}
     groups = [
         _diagnosed_group(
             dict(zip(by, key, strict=True)),
             of_group,
-            search(run.sample, sampled.get(key, np.zeros(0, np.int64)), clean),
+            search(run.sample, sampled.get(key, np.zeros(0, np.int64)), clean, classes),
         )
         for key, of_group in sorted(run.counts.items(), key=lambda item: key_order(item[0]))
         if by

@@ -198,6 +198,17 @@ class RowSample:
         of_valid = {name: values[kept] for name, values in arrays if values is not None}
         return replace(self, valid=valid, n_valid=n_valid, **of_valid).rows(np.flatnonzero(n_valid))
 
+    def with_tokens_in(self, order: Ints) -> "RowSample":
+        """Its valid tokens alone, in another order within each row.  order: i64[V], places among the valid ones."""
+        valid = np.ones(int(self.n_tokens.sum()), np.bool_) if self.valid is None else self.valid
+        arrays = ((name, array.of, getattr(self, name)) for name, array in ARRAYS.items())
+        moved = {
+            name: (values[valid] if of == "tokens" else values)[order]
+            for name, of, values in arrays
+            if of in ("tokens", "valid tokens") and values is not None
+        }
+        return replace(self, **{**moved, "valid": None}, n_tokens=self.n_valid)
+
     @cached_property
     def by_turn(self) -> "RowSample":
         """Each of its turns, runs of valid tokens, as a row, with TURN among the levels, from 1 on; what is masked

@@ -1,0 +1,102 @@
+"""Classes of tokens by their text: whether digits, special tokens or one script carry the gap.
+
+Each token id is given a class by its text alone (`class_of`).  The tokens of some rows that are of one class are taken
+for a row of their own (`by_class`), with the class as a column, TOKEN_CLASS; so a class is found, measured and named as
+the level of any column is (`where.place_of`, asked by `search.py`).  How sure a policy is of its tokens differs from
+class to class: y, by which rows are compared, is over what the surprise of each token predicts.
+
+A token that was the only one left to choose, by a grammar or a filter, is of the class FORCED whatever its text is.
+The first tokens after a masked stretch, such as a tool's output, are a class that needs no text.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from rlcorr_cli.causes.where import TOKEN_CLASS
+from rlcorr_cli.totals.flat import Flags, ranges, starts_of
+from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample
+
+OTHER, FORCED, TURN_STARTS = "other", "tokens without a choice", "the first tokens of later turns"
+AFTER, UNITS = 3, 48
+"""Tokens after a masked stretch that are taken for the start of a turn; groups of rows that classes are compared in."""
+SPECIAL, DIGITS, SPACE, CODE, MARKS = "special tokens", "digits", "whitespace", "signs of code", "punctuation"
+_SPECIAL = re.compile(r"<\|.*\|>|</?[A-Za-z_][\w.:-]*>|\[[A-Z_]{2,}\]|<｜.*｜>", re.DOTALL)
+_CODE = frozenset("{}[]<>=+*/\\|&^%$#@~_`")
+SCRIPTS = {"CJK": "Han", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
+"""How the names of letters begin in Unicode -> the script, where it is not called so."""
+
+
+def class_of(text: str) -> str:
+    """The class of a token by its text: 'digits', 'Cyrillic letters'; OTHER of a part of a character and of no text."""
+    inner = text.strip()
+    if "⟨" in text:  # bytes of a character that is in several tokens
+        return OTHER
+    if _SPECIAL.fullmatch(inner):
+        return SPECIAL
+    if text and not inner:
+        return SPACE
+    letter = next((c for c in inner if c.isalpha()), None)
+    if letter is not None:
+        script = unicodedata.name(letter, "").split(" ")[0].split("-")[0]
+        return f"{SCRIPTS.get(script, script.capitalize())} letters" if script else OTHER
+    if any(c.isdigit() for c in inner):
+        return DIGITS
+    if inner and all(unicodedata.category(c)[0] in "PS" for c in inner):
+        return CODE if any(c in _CODE for c in inner) else MARKS
+    return SPECIAL if inner and all(unicodedata.category(c) in ("Cc", "Cf") for c in inner) else OTHER
+
+
+def classes_of(sample: RowSample, texts: Callable[[Sequence[int]], Sequence[str]]) -> dict[int, str]:
+    """The class of each token id of a sample; empty of one without ids.  texts: those of some ids."""
+    if sample.token_ids is None:
+        return {}
+    ids = np.unique(sample.token_ids)
+    known = ids[ids >= 0].tolist()
+    return {token: class_of(text) for token, text in zip(known, texts(known), strict=True)}
+
+
+def text_classes(sample: RowSample, classes: Mapping[int, str]) -> ColumnOfKeys:
+    """The class of each valid token by its id, and FORCED."""
+    assert sample.token_ids is not None
+    ids, at = np.unique(sample.token_ids[valid_of(sample)], return_inverse=True)
+    values = tuple(sorted({*classes.values(), FORCED, OTHER}))
+    code = {name: i for i, name in enumerate(values)}
+    codes = np.array([code[classes.get(token, OTHER)] for token in ids.tolist()], np.int64)[at]
+    if sample.kept_sizes is not None:
+        codes = np.where(sample.kept_sizes[valid_of(sample)] == 1, code[FORCED], codes)
+    return ColumnOfKeys(codes=codes, values=values)
+
+
+def turn_classes(sample: RowSample) -> ColumnOfKeys:
+    """Whether each valid token is among the first AFTER of a turn that others come before."""
+    turns = sample.by_turn
+    later = np.flatnonzero(turns.levels[TURN].codes)
+    codes = np.zeros(sample.n_valid_tokens, np.int64)
+    codes[ranges(starts_of(turns.n_valid)[later], np.minimum(turns.n_valid[later], AFTER))] = 1
+    return ColumnOfKeys(codes=codes, values=(OTHER, TURN_STARTS))
+
+
+def valid_of(sample: RowSample) -> Flags:
+    """Which of all tokens are valid: bool[T]."""
+    return np.ones(int(sample.n_tokens.sum()), np.bool_) if sample.valid is None else sample.valid
+
+
+def by_class(sample: RowSample, of_tokens: ColumnOfKeys) -> RowSample:
+    """The tokens of some rows that are of one class as one row, with TOKEN_CLASS as its only column.
+
+    Of so many rows that there are UNITS such groups: a class has few tokens in one row, and of a row the first and last
+    tokens are no part of the body that rows are compared by.
+    """
+    group = np.arange(sample.n_rows) * min(UNITS, sample.n_rows) // max(1, sample.n_rows)
+    first_row = np.searchsorted(group, np.arange(group[-1] + 1))
+    key = np.repeat(group, sample.n_valid) * len(of_tokens.values) + of_tokens.codes
+    order = np.argsort(key, kind="stable")
+    begins = np.flatnonzero(np.diff(key[order], prepend=-1))
+    unit = key[order][begins]
+    column = ColumnOfKeys(codes=unit % len(of_tokens.values), values=of_tokens.values)
+    in_order = replace(sample.with_tokens_in(order), levels={})
+    return in_order.parted(begins, first_row[unit // len(of_tokens.values)], {TOKEN_CLASS: column})
