@@ -19,6 +19,7 @@ from rlcorr_cli.causes.gap import SURPRISE_EDGES, GapTotals, Levels
 from rlcorr_cli.causes.numbers import jackknife_error, once, ratio, ratios, without_each
 from rlcorr_cli.causes.steps import STEP
 from rlcorr_cli.causes.table import CAUSES
+from rlcorr_cli.causes.token_classes import TURN_STARTS
 from rlcorr_cli.causes.where import (
     CACHED,
     LAG,
@@ -226,6 +227,8 @@ ADVICE = {
     CACHED: "Look at the engine's prefix cache: sample the same prompts without it, and empty it with every update of "
     "the weights.",
     "worker": "Compare settings and weights of {names} with those of the other workers, then restart {names}.",
+    TURN_STARTS: "Look at what stands before them: the tool's output, images and the chat template must be the same "
+    "tokens on both sides.",
     TOKEN_CLASS: "Look at what such tokens have of their own: how each side makes ids of them and text of ids, rows of "
     "the embedding that were added or resized, a grammar or a logits processor on one side.",
     "prompt_length": "Look at what depends on the length of the context: prompts that one side cuts, the precision of "
@@ -233,7 +236,7 @@ ADVICE = {
     TURN: "Look at what stands before turn {names}: the tool's output, images and the chat template must be the same "
     "tokens on both sides.",
 }
-"""What to do about a column that names itself what its rows have of their own."""
+"""What to do about a column, or a class of tokens, that names itself what its rows have of their own."""
 COLUMN_SHARE = 0.3
 """A column that holds less of the gap above what its tokens give is no cause."""
 
@@ -257,7 +260,8 @@ def column_of(place: PlaceOfGap) -> CauseFinding:
     names, cause = levels_named(place.levels, place.every), "stale_cache" if place.is_stale else _cause_of(place.column)
     began = place.since is not None and place.is_range
     what = f"changed at step {place.since}" if began else "these steps have of their own"
-    advice = ADVICE.get("" if place.is_stale else place.column, CAUSES[cause].advice).format(names=names, what=what)
+    about = names if names in ADVICE else "" if place.is_stale else place.column
+    advice = ADVICE.get(about, CAUSES[cause].advice).format(names=names, what=what)
     clean = [level for level in place.every if level not in place.levels]
     if place.column == LAG and len(clean) > 1 and place.levels == place.every[len(clean) :]:
         bound = f"{clean[-1]:g}"

@@ -403,7 +403,11 @@ def _with_classes(sample: RowSample, whole: Diagnosis, of_tokens: ColumnOfKeys) 
         name=TOKEN_CLASS, levels=levels, totals=gaps.totals, tried=len(levels.keys), may_be_hot=True, place=place
     )
     named = whole.cause
-    if place is None or (named is not None and named.cause not in BROAD and named.share >= AS_WELL * place.share):
+    is_held = named is not None and (
+        named.parameters.get("column") == TOKEN_CLASS
+        or (named.cause not in BROAD and place is not None and named.share >= AS_WELL * place.share)
+    )
+    if place is None or is_held or place.share < COLUMN_SHARE:
         return whole
     whole = replace(whole, columns=(*whole.columns, held.gap_of_column()))
     found = column_of(place)

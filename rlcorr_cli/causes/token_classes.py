@@ -43,7 +43,7 @@ def class_of(text: str) -> str:
     if letter is not None:
         script = unicodedata.name(letter, "").split(" ")[0].split("-")[0]
         return f"{SCRIPTS.get(script, script.capitalize())} letters" if script else OTHER
-    if any(c.isdigit() for c in inner):
+    if any(c.isnumeric() for c in inner):
         return DIGITS
     if inner and all(unicodedata.category(c)[0] in "PS" for c in inner):
         return CODE if any(c in _CODE for c in inner) else MARKS
