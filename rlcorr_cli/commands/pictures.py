@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from rlcorr_cli.records.record import Result
     from rlcorr_cli.results.report import Report
     from rlcorr_cli.runs.reading import OpenDump
-    from rlcorr_cli.show.figures import Drawn
+    from rlcorr_cli.show.figures import Drawn, Sheet
 
-SUFFIXES = ("png", "svg", "pdf")
+SUFFIXES = ("png", "svg", "pdf", "csv")
 COMPARE, DIAGNOSE = "compare", "diagnose"
 KINDS = (
     *("overview", "course", "metrics", "ratio", "surprise", "scatter", "position", "length", "weights", "staleness"),
@@ -110,7 +110,7 @@ class PlotOptions(HowPlanned):
     output: Annotated[
         str | Path | Mapping[str, Path] | None,
         Act(
-            help="The picture (.png, .svg, .pdf), or a directory for several.",
+            help="The picture (.png, .svg, .pdf; .csv for what it shows), or a directory for several.",
             python="Or a mapping of kinds to files; None writes nothing.",
             panel=arguments.OUTPUT,
             flags=("--output", "-o"),
@@ -128,6 +128,18 @@ class PlotOptions(HowPlanned):
         ),
     ] = ()
     group_by: arguments.GroupBy = ()
+    width: Annotated[
+        float | None,
+        Opt(
+            help="Inches of the picture, such as 3.3 for a column of a paper; panels stand below one another where it "
+            "is small (default: the kind's own).",
+            panel=arguments.OUTPUT,
+            least=2.6,
+            most=60,
+        ),
+    ] = None
+    dpi: Annotated[int, Opt(help="Dots per inch of a PNG.", panel=arguments.OUTPUT, least=20, most=1200)] = 150
+    no_caption: Annotated[bool, Opt(help="Leave out what stands below the panels.", panel=arguments.OUTPUT)] = False
     overwrite: arguments.Overwrite = False
 
 
@@ -153,8 +165,11 @@ def plot(options: PlotOptions) -> "Pictures":
     for each in wanted:
         if each in NO_REPORT and report is not None:
             raise UsageError(NO_REPORT[each][0], "Name the dump itself.")
-        if each in NO_REPORT and asks_for_plan(options):
+        if each in NO_REPORT and asks_for_plan(options) and NO_REPORT.keys() >= {*wanted}:
             raise UsageError(*NO_REPORT[each][1:])
+    if asks_for_plan(options):
+        notes += tuple(NO_REPORT[each][1] for each in wanted if each in NO_REPORT)
+    sheet = figures.Sheet(options.width, captioned=not options.no_caption)
     with Outputs() as staging:
         if report is not None:
             refuse_beside_report(reading, options)
@@ -162,7 +177,7 @@ def plot(options: PlotOptions) -> "Pictures":
                 refuse_undrawable(report, inputs[0])
             else:
                 refuse_undrawable(report, "The report", "Take one of analyze(dumps, pictures=True).")
-            drawn = {each: figures.draw(each, report) for each in wanted}
+            drawn = {each: figures.draw(each, report, sheet) for each in wanted}
         else:
             chosen = chosen_plan(options)
             from rlcorr_cli.runs.reading import OpenDump
@@ -173,8 +188,11 @@ def plot(options: PlotOptions) -> "Pictures":
                     reading,
                     chosen,
                     lambda dump: OpenDump(dump=dump, computing=compute, watch=options.watch, staging=staging),
+                    sheet=sheet,
                 )
-        pictures = Pictures(_staged_picture(drawn[each], targets.get(each), notes, staging) for each in wanted)
+        pictures = Pictures(
+            _staged_picture(drawn[each], targets.get(each), notes, staging, dpi=options.dpi) for each in wanted
+        )
         staging.publish()
     return pictures
 
@@ -253,7 +271,12 @@ def _inputs_of(result: Any) -> Iterator[str]:
 
 
 def _pictures_of_dump(
-    kinds: Sequence[str], reading: ReadRequest, chosen: "ChosenPlan", as_read: "Callable[[Dump], OpenDump]"
+    kinds: Sequence[str],
+    reading: ReadRequest,
+    chosen: "ChosenPlan",
+    as_read: "Callable[[Dump], OpenDump]",
+    *,
+    sheet: "Sheet",
 ) -> "dict[str, Drawn]":
     """The pictures of a dump, those of its report first; each of the others reads it once more."""
     from rlcorr_cli.reading.dump import open_dump
@@ -273,7 +296,7 @@ def _pictures_of_dump(
             as_read(dump.with_request(group_by=grouping)), chosen, seed=0 if grouping else None, pictures=True
         )
         report = report_of(run)
-        drawn = {kind: figures.draw(kind, report) for kind in of_plan}
+        drawn = {kind: figures.draw(kind, report, sheet) for kind in of_plan}
     if COMPARE in kinds:
         from rlcorr_cli.results.compared import comparison_of
         from rlcorr_cli.runs.compare import comparison_columns, comparison_totals
@@ -281,13 +304,14 @@ def _pictures_of_dump(
         plans, whole = default_plans(), replace(_read_again(reading) if drawn else reading, group_by=())
         dump = open_dump(whole, comparison_columns(whole, [each.plan for each in plans]))
         compared = comparison_totals(as_read(dump), plans, named=False)
-        drawn[COMPARE] = forms.whole_picture(document_of(comparison_of(compared)), COMPARE)
+        drawn[COMPARE] = forms.whole_picture(document_of(comparison_of(compared)), COMPARE, sheet)
     if DIAGNOSE in kinds:
         from rlcorr_cli.results.diagnosed import diagnosis_of
         from rlcorr_cli.runs.diagnose import DIAGNOSIS_COLUMNS, diagnosis_totals
 
         dump = open_dump(replace(_read_again(reading) if drawn else reading, group_by=()), DIAGNOSIS_COLUMNS)
-        drawn[DIAGNOSE] = forms.whole_picture(document_of(diagnosis_of(diagnosis_totals(as_read(dump)))), DIAGNOSE)
+        found = document_of(diagnosis_of(diagnosis_totals(as_read(dump))))
+        drawn[DIAGNOSE] = forms.whole_picture(found, DIAGNOSE, sheet)
     return drawn
 
 
@@ -313,15 +337,20 @@ def _destinations_named(path: Path, kinds: Sequence[str]) -> dict[str, Destinati
             raise OutputError(f"{path} is not a directory.", "Name a picture .png, .svg or .pdf, or another directory.")
         return {kind: Destination(path=path / f"{kind}.png", makes_parents=True) for kind in kinds}
     if suffix not in SUFFIXES:
-        raise UsageError(f"{path}: a picture is a .png, .svg or .pdf.", f"Nearest: {nearest(suffix, SUFFIXES, 1)}.")
+        raise UsageError(
+            f"{path}: a picture is a .png, .svg or .pdf, or what it shows a .csv.",
+            f"Nearest: {nearest(suffix, SUFFIXES, 1)}.",
+        )
     if len(kinds) > 1:
         raise UsageError(f"{path} can hold one picture, not {len(kinds)}.", "Name a directory with ⟦output⟧.")
     return {kinds[0]: Destination(path=path)}
 
 
-def _staged_picture(drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Outputs) -> Picture:
+def _staged_picture(
+    drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Outputs, *, dpi: int = 150
+) -> Picture:
     """The picture, staged for its file if it has one."""
     if drawn.figure is None or place is None:
         return Picture(kind=drawn.kind, figure=drawn.figure, caption=drawn.caption, notes=notes)
-    staging.write(place, drawn.write(place.path.suffix.lower().removeprefix(".")))
+    staging.write(place, drawn.write(place.path.suffix.lower().removeprefix("."), dpi))
     return Picture(kind=drawn.kind, figure=drawn.figure, caption=drawn.caption, path=place.path, notes=notes)

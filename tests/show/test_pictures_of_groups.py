@@ -107,5 +107,5 @@ def test_groups_without_an_order_stand_side_by_side_as_bars(report: Report) -> N
     many = tuple(replace(named[i % 5], key={"source": f"source {i}"}) for i in range(20))
     figure = draw("overview", replace(report, groups=many)).figure
     assert figure is not None
-    assert figure.axes[-1].get_xlabel() == "source (of 20, the largest k3_kl)"
-    assert len(figure.axes[-1].get_xticklabels()) == 12
+    assert figure.axes[0].get_xlabel() == "source (of 20, the largest k3_kl)"
+    assert len(figure.axes[0].get_xticklabels()) == 12

@@ -10,6 +10,17 @@ own_settings.load()  # before any module that imports matplotlib
 
 from matplotlib.axes import Axes  # noqa: E402
 
-from rlcorr_cli.show.figures.kinds import KINDS, Drawn, Kind, draw, drawn_picture, picture, pictures  # noqa: E402
+from rlcorr_cli.show.figures.kinds import (  # noqa: E402
+    DPI,
+    KINDS,
+    SHEET,
+    Drawn,
+    Kind,
+    Sheet,
+    draw,
+    drawn_picture,
+    picture,
+    pictures,
+)
 
-__all__ = ["KINDS", "Axes", "Drawn", "Kind", "draw", "drawn_picture", "picture", "pictures"]
+__all__ = ["DPI", "KINDS", "SHEET", "Axes", "Drawn", "Kind", "Sheet", "draw", "drawn_picture", "picture", "pictures"]

@@ -1,6 +1,7 @@
 """The kinds of picture: which panels each holds, and how they are laid out, captioned and written."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from io import BytesIO
 
 from matplotlib.axes import Axes
@@ -11,7 +12,7 @@ from rlcorr_cli.plans.plan import Plan
 from rlcorr_cli.results.report import Report
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.document import Panel, Picture
-from rlcorr_cli.show.figures import courses, panels, style, ticks
+from rlcorr_cli.show.figures import courses, panels, style, ticks, tidy
 from rlcorr_cli.show.inputs import picture_source
 
 ReportPanel = Callable[[Axes, Report], str]
@@ -28,6 +29,24 @@ class Kind:
     size: tuple[float, float] = (7.0, 4.2)
 
 
+DPI = 150
+NARROWEST, SMALL, LEAST_HEIGHT = 2.6, 4.0, 0.75
+"""Inches: no panel is narrower; of one that is less wide than SMALL the text is smaller.  The share of a kind's own
+height that its panels keep, however narrow, so that their labels have room."""
+
+
+@frozen
+class Sheet:
+    """What a picture is drawn for.  width: in inches, of all panels of a row, which are fewer where that is small; None
+    for each kind's own.  captioned: whether caption and source stand below it."""
+
+    width: float | None = None
+    captioned: bool = True
+
+
+SHEET = Sheet()
+
+
 @frozen
 class Drawn:
     """A finished picture, or (figure None) the reason why there is none.  columns: panels that stand side by side."""
@@ -37,9 +56,11 @@ class Drawn:
     caption: str
     columns: int = 1
 
-    def write(self, suffix: str, dpi: int = 150) -> bytes:
-        """The picture as png, svg or pdf; the same report gives the same bytes."""
+    def write(self, suffix: str, dpi: int = DPI) -> bytes:
+        """The picture as png, svg or pdf, or what it shows as csv; the same report gives the same bytes."""
         assert self.figure is not None
+        if suffix == "csv":
+            return tidy.table(self.figure)
         paper = BytesIO()
         stamps = {"png": {"Software": None}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
         with style.styled():
@@ -51,12 +72,12 @@ KINDS: dict[str, Kind] = {
     "overview": Kind(
         "one page: how far apart, where, and what a plan makes of it",
         (
+            ("k3 KL", courses.k3_course),
             ("Log-ratio histogram", panels.ratio),
             ("Log-ratio by rollout log-prob", panels.surprise),
             ("Log-ratio by position", panels.position),
             ("Sequence log-ratio by length", panels.length_spread),
             ("Training against rollout log-prob", panels.log_probabilities),
-            ("k3 KL", courses.k3_course),
         ),
         3,
         (4.6, 3.5),
@@ -135,18 +156,25 @@ def _of_plan(every: Sequence[tuple[str, ReportPanel]], plan: Plan) -> Iterator[t
             yield title, panel
 
 
-def draw(kind: str, report: Report) -> Drawn:
+def draw(kind: str, report: Report, sheet: Sheet = SHEET) -> Drawn:
     """One picture of a report."""
-    return drawn_picture(picture(kind, report), source=picture_source(report))
+    return drawn_picture(picture(kind, report), source=picture_source(report), sheet=sheet)
 
 
-def drawn_picture(picture: Picture, *, source: str, captioned: bool = True) -> Drawn:
+def drawn_picture(picture: Picture, *, source: str, captioned: bool = True, sheet: Sheet = SHEET) -> Drawn:
     """A picture.  A panel without data is left out; if all are, there is no picture.
 
     Below it stands what it is of (the source), and its caption unless the document around it shows that.
     """
-    shown, missing, sentences, figure = list(picture.panels), dict[str, str](), list[str](), None
-    with style.styled():
+    is_small = False
+    if sheet.width is not None:
+        columns = max(1, min(picture.columns, int(sheet.width / NARROWEST)))
+        wide, high = picture.size
+        of_panel = sheet.width / columns
+        is_small = of_panel < SMALL
+        picture = replace(picture, columns=columns, size=(of_panel, high * max(of_panel / wide, LEAST_HEIGHT)))
+    columns, shown, missing, sentences, figure = 1, list(picture.panels), dict[str, str](), list[str](), None
+    with style.styled(small=is_small):
         while shown:
             n_rows = -(-len(shown) // picture.columns)
             columns = -(-len(shown) // n_rows)  # as few as these rows hold
@@ -158,6 +186,8 @@ def drawn_picture(picture: Picture, *, source: str, captioned: bool = True) -> D
                     sentences.append(panel.draw(ax))
                     ticks.without_power(ax.xaxis)
                     ticks.without_power(ax.yaxis)
+                    if is_small:
+                        style.fitted(ax, picture.size[0])
                 except Missing as reason:
                     lacking.append(panel)
                     missing[panel.title] = str(reason)
@@ -168,7 +198,8 @@ def drawn_picture(picture: Picture, *, source: str, captioned: bool = True) -> D
             return Drawn(picture.name, None, " ".join(dict.fromkeys(missing.values())))
         style.heads(figure.axes)
         caption = " ".join(dict.fromkeys(filter(None, sentences)))
-        style.foot(figure, [(caption, False)] * captioned + [(source, True)])
+        if sheet.captioned:
+            style.foot(figure, [(caption, False)] * captioned + [(source, True)])
     return Drawn(picture.name, figure, caption, columns)
 
 

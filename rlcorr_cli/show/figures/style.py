@@ -75,10 +75,14 @@ RC: Any = {
 }
 
 
+SMALL: Any = {"font.size": 7.5, "axes.titlesize": 8, "axes.labelsize": 7.5, "legend.fontsize": 7}
+"""Of narrow panels, beside RC."""
+
+
 @contextmanager
-def styled() -> Generator[None]:
-    """The matplotlib settings in which every picture is drawn and saved."""
-    with own_settings.settings(RC):
+def styled(*, small: bool = False) -> Generator[None]:
+    """The matplotlib settings in which every picture is drawn and saved.  small: whether its panels are narrow."""
+    with own_settings.settings({**RC, **SMALL} if small else RC):
         yield
 
 
@@ -123,6 +127,13 @@ def mark(ax: Axes, at: float, text: str, *, color: str = RED, vertical: bool = T
     draw(at, color=color, linewidth=1, linestyle=style, label=once_in_legend(ax, text))
 
 
+def fitted(ax: Axes, inches: float) -> None:
+    """Break the labels of a narrow panel into lines that it has room for."""
+    n = int(inches * PER_INCH * 0.75)
+    ax.set_xlabel(textwrap.fill(ax.get_xlabel(), n))
+    ax.set_ylabel(textwrap.fill(ax.get_ylabel(), n // 2))
+
+
 def once_in_legend(ax: Axes, text: str) -> str:
     """What to call the next line, so that a legend has these words once."""
     return "_" if text in ax.get_legend_handles_labels()[1] else text
@@ -138,12 +149,15 @@ def heads(axes: Sequence[Axes]) -> None:
         ax.set_title(ax.get_title(loc="left"), y=y, pad=6 + 12.5 * n_rows)
 
 
-def _legend(ax: Axes) -> int:
+def _legend(ax: Any) -> int:
     """Draw the legend; returns its rows."""
     handles, labels = ax.get_legend_handles_labels()
     if not labels:
         return 0
-    n_columns = next(n for n in range(len(labels), 0, -1) if n == 1 or _legend_width(labels, n) <= LEGEND_ROOM)
+    place = ax.get_subplotspec()
+    inches = ax.figure.get_figwidth() / (1 if place is None else place.get_gridspec().ncols)
+    room = min(LEGEND_ROOM, int(inches * PER_INCH * 0.85))
+    n_columns = next(n for n in range(len(labels), 0, -1) if n == 1 or _legend_width(labels, n) <= room)
     n_rows = math.ceil(len(labels) / n_columns)
     # As many columns as rows of that many need: matplotlib would leave the last rows of more columns short.
     ax.legend(handles, labels, ncols=math.ceil(len(labels) / n_rows), **LEGEND)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rlcorr_cli.files.destinations import Destination
     from rlcorr_cli.files.outputs import Outputs
     from rlcorr_cli.show.document import Document
-    from rlcorr_cli.show.figures import Drawn
+    from rlcorr_cli.show.figures import Drawn, Sheet
 
 FORMS = (".json", ".html", ".md", ".csv", ".tb", ".rlcorr")
 """Of a report of `analyze`."""
@@ -133,12 +133,12 @@ def _markdown(document: "Document", path: Path, staging: "Outputs") -> str:
     return texts.markdown(document, links)
 
 
-def whole_picture(document: "Document", kind: str = "") -> "Drawn":
+def whole_picture(document: "Document", kind: str = "", sheet: "Sheet | None" = None) -> "Drawn":
     """The picture of all of a document, under a name; where there is nothing to draw, the headline is its caption."""
-    from rlcorr_cli.show.figures import Drawn, drawn_picture
+    from rlcorr_cli.show.figures import SHEET, Drawn, drawn_picture
 
     whole = next((each for section in document.sections for each in section.pictures), None)
     if whole is None:
         return Drawn(kind, None, document.headline)
-    made = drawn_picture(replace(whole, name=kind), source=document.small_print)
+    made = drawn_picture(replace(whole, name=kind), source=document.small_print, sheet=sheet or SHEET)
     return made if made.figure is not None else replace(made, caption=document.headline)
