@@ -304,7 +304,9 @@ def _headline(place: PlaceOfGap, names: str) -> str:
         return f"stale rollouts, at lag {names} (updates between sampling and training)"
     if place.column == TOKEN_CLASS:
         return f"something that is wrong with {names}"
-    return f"{place.column} {f'{place.levels[0]:,} and more' if place.is_the_largest else names}"
+    if place.is_the_largest:
+        return f"something that depends on the prompt's length, from {place.column} {place.levels[0]:,} on"
+    return f"{place.column} {names}"
 
 
 def _cause_of_trend(column: Attribution, share: float) -> CauseFinding:

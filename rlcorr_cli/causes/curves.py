@@ -354,6 +354,12 @@ def temperature_beside(case: Case) -> CauseFinding | None:
     return _temperature(case, side, _ratio_of_prefixes(shared), on_a_line)
 
 
+LOG_AFTER = (
+    "Have the rollout log its log-probs after the temperature (vLLM: logprobs_mode=processed_logprobs). Training "
+    "divides by it already."
+)
+
+
 def _temperature(case: Case, side: str, known: Known, *evidence: str) -> CauseFinding:
     """side: the column that tokens were drawn from.  known: T_rollout / T_training."""
     rollout, train, (value, interval) = case.context.rollout, case.context.train, known
@@ -366,7 +372,7 @@ def _temperature(case: Case, side: str, known: Known, *evidence: str) -> CauseFi
         headline = f"{rollout} is raw, while {train} is at the sampling temperature, {text}"
     found = _cause_of_curve(case, "temperature", {"temperature": known, "drawn_from": side}, headline, *evidence)
     # The anomaly swapped_columns is known by this same sign, so this finding accounts for it.
-    return replace(found, explains=("swapped_columns",)) if raw else found
+    return replace(found, explains=("swapped_columns",), advice=LOG_AFTER) if raw else found
 
 
 def drawn_from(case: Case) -> str | None:

@@ -205,7 +205,7 @@ class StepChange(Record):
 
     @property
     def words(self) -> str:
-        """'Tokens of the same rollout probability differ more than before; the sampled tokens are not less likely.'"""
+        """'The rise is real: tokens of the same rollout probability differ more than before.'"""
         rises = self.mean_after > self.mean_before
         rise, more, less = ("rise", "more", "less") if rises else ("fall", "less", "more")
         if max(map(abs, (self.error, self.surprise, self.length))) > OPPOSED:
@@ -214,8 +214,7 @@ class StepChange(Record):
                 f"the {rise} are told."
             )
         if self.error >= self.surprise + self.length and max(abs(self.surprise), abs(self.length)) < LITTLE:
-            words = f"Tokens of the same rollout probability differ {more} than before"
-            return f"{words}; the sampled tokens are not {less} likely."
+            return f"The {rise} is real: tokens of the same rollout probability differ {more} than before."
         surprise, length = round(self.surprise, 2), round(self.length, 2)
         few, short = ("fewer", "shorter") if rises else ("more", "longer")
         many, long = ("more", "longer") if rises else ("fewer", "shorter")

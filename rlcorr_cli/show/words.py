@@ -84,8 +84,7 @@ def verdict_sentences(report: Report) -> str:
     if fault is None:
         course = report.course
         of = "Verdict" if course is None else f"All {course.steps:,} {clean(course.column)}s together"
-        over = [name for name in report.broken if refuses_sequences(name)]
-        because = f" (see {and_list(over)})" if over else ""
+        because = f" ({and_list([*_refusing(report)])})" if any(_refusing(report)) else ""
         level = level_sentence(conclusion, report.clusters, of=of, act=report.story.act, because=because)
         sentences = [level, "" if _fails_at_end(report) else _next_without_plan(report)]
     else:
@@ -93,6 +92,15 @@ def verdict_sentences(report: Report) -> str:
     if conclusion.level not in ("equal", "void"):
         sentences.append(_kept_sentence(conclusion.kept_fraction))
     return " ".join(filter(None, sentences))
+
+
+def _refusing(report: Report) -> Iterator[str]:
+    """'seq_ess 0.145 at step 7': what is outside its limit and refuses weights of sequences, and where it is worst."""
+    whole = {finding.metric: finding.value for finding in report.health if finding.broken}
+    for broken in report.broken_in_groups:
+        if refuses_sequences(broken.metric) and broken.metric not in whole:
+            yield broken_group(broken)[0]
+    yield from (f"{name} {number(value)}" for name, value in whole.items() if refuses_sequences(name))
 
 
 def verdict_alone(report: Report) -> str:
@@ -238,7 +246,7 @@ def rise_sentence(course: Course) -> str:
     sentence = course_of_metric(k3, moved, GAP, clean(course.column))
     if moved is not None or course.steps < FEWEST_DOUBLED:
         return sentence
-    return f"{sentence.removesuffix('.')}: no trend that is more than chance."
+    return f"{sentence} No steady rise or fall beyond chance is established."
 
 
 def course_of_metric(ends: MetricCourse, rise: Rise | None, name: str, column: str) -> str:

@@ -44,7 +44,7 @@ def test_an_error_that_grows_at_equal_tokens_is_told_as_such() -> None:
     assert found.error == pytest.approx(1, abs=0.06)
     assert found.error + found.surprise + found.length == pytest.approx(1)
     assert analyze(table).story.change == (
-        "Tokens of the same rollout probability differ more than before; the sampled tokens are not less likely."
+        "The rise is real: tokens of the same rollout probability differ more than before."
     )
 
 

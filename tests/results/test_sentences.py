@@ -61,7 +61,7 @@ CASES = {
     ),
     "another temperature": Case(
         values={**APART, "seq_ess": 0.002},
-        says=f"{APART_TOGETHER} {NOT_OF_SEQUENCES} (see seq_ess). {LOOK}",
+        says=f"{APART_TOGETHER} {NOT_OF_SEQUENCES} (seq_ess 0.00200). {LOOK}",
     ),
     "a last token that was not scored": Case(
         values=APART,
@@ -87,11 +87,11 @@ CASES = {
     ),
     "sequences too unequal": Case(
         values={**CLOSE, "seq_ess": 0.002},
-        says=f"{CLOSE_TOGETHER} {NOT_OF_SEQUENCES} (see seq_ess). Use token weights (`--preset token_is`).",
+        says=f"{CLOSE_TOGETHER} {NOT_OF_SEQUENCES} (seq_ess 0.00200). Use token weights (`--preset token_is`).",
     ),
     "sequence weights with too heavy a tail": Case(
         values={**CLOSE, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.12},
-        says=f"{CLOSE_TOGETHER} {NOT_OF_SEQUENCES} (see pareto_k_seq). Use token weights (`--preset token_is`).",
+        says=f"{CLOSE_TOGETHER} {NOT_OF_SEQUENCES} (pareto_k_seq 0.727). Use token weights (`--preset token_is`).",
     ),
     "a tail that may be too heavy": Case(
         values={**CLOSE, "seq_ess": 0.6, "pareto_k_seq": 0.727, "pareto_k_seq_limit": 0.6, "pareto_k_seq_se": 0.13},
