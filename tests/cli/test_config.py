@@ -92,9 +92,9 @@ def test_option_of_another_command_is_passed_over(project: Path) -> None:
 FROM_FILES = """
 above_zero accept all allow_overlap baseline batch_by batch_tokens by clean_dump clip_high clip_low cluster_by
 coef device dpi dry_run every expect extreme_ratio fail_on format group_by is_ join kind limit loss_agg map max
-max_bad_fraction max_decrease max_increase min min_effect mode no_caption nonfinite normalize objective on on_bad_row once
-pair_by plan pool preset profile quiet rejected resample row rows_per_file rs rules sample
-seed sort strict target_ess target_keep throughput tokenizer vary veto where width workers worst
+max_bad_fraction max_decrease max_increase min min_effect mode no_caption nonfinite normalize objective on
+on_bad_row once pair_by plan pool preset profile quiet rejected resample row rows_per_file rs rules sample seed
+sort strict target_ess target_keep throughput tokenizer vary veto where width workers worst
 """
 """Options that neither run, write, replace nor connect, but for a value that is a URI."""
 
