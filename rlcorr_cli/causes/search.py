@@ -318,6 +318,9 @@ SPOILED = "No other cause is looked for beside values that no policy gives."
 TURN_TIMES = 1.3
 """Turns are compared where one holds so many times more, or less, than its tokens' surprise gives: comparing takes as
 long as all else."""
+CLASS_SHARE = 0.1
+"""A class of tokens that holds less of the gap above what its surprise gives is not named: most classes are few tokens,
+which are mended in one place."""
 STEP_RANGES = 64
 """How many ranges of steps are looked at where there are too many steps."""
 
@@ -347,15 +350,18 @@ def search(
     if any(gap > TURN_TIMES * expected or TURN_TIMES * gap < expected for gap, expected in turns):
         of_turns = place_of(by_turn := sample.by_turn, gaps.turns)
         place, units = (of_turns, by_turn) if of_turns is not None and of_turns.column == TURN else (place, units)
-    diagnosis = diagnose(sample, context, place)
+    diagnosis, beside = diagnose(sample, context, place), sample
     if exact := exact_facts(sample):  # other causes would be of these values
         diagnosis = replace(diagnosis, exact=exact, verdict=UNCLEAR, conclusion=SPOILED, causes=())
     elif diagnosis.verdict != TOO_FEW:
         diagnosis = _refined(sample, diagnosis, context, place=place, units=units)
-        if turns:
-            diagnosis = _with_classes(sample, diagnosis, turn_classes(sample))
+        of_tokens = [turn_classes(sample)] if turns else []
         if classes and sample.token_ids is not None:
-            diagnosis = _with_classes(sample, diagnosis, text_classes(sample, classes))
+            of_tokens.append(text_classes(sample, classes))
+        for each in of_tokens:
+            diagnosis, named = _with_classes(sample, diagnosis, each)
+            if named:
+                beside = sample.tokens(~np.isin(each.codes, [each.values.index(name) for name in named]))
     head, kept = head_gap(sample), kept_gap(sample)
     sampled = SampledRows(sample.n_rows, sample.n_valid_tokens) if sample.level else None
     diagnosis = replace(
@@ -369,7 +375,7 @@ def search(
         ),
         causes=tuple(replace(cause, sample=sampled) for cause in diagnosis.causes),
         gap=replace(diagnosis.gap, sample=sampled, by_version=version_gaps(sample), head=head, kept=kept),
-        impossible=None if exact else impossible_ratio(sample),
+        impossible=None if exact else impossible_ratio(beside),
         legs=() if exact or diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context)),
         between_steps=between_steps(sample),
     )
@@ -391,9 +397,12 @@ def _refined(
     return with_shared_places(sample, by_place, tokens)
 
 
-def _with_classes(sample: RowSample, whole: Diagnosis, of_tokens: ColumnOfKeys) -> Diagnosis:
-    """The diagnosis with what classes of tokens hold of the gap: where one stands apart, it is named in the place of a
-    broad cause, and of a column or a fault that holds less.  of_tokens: the class of each valid token."""
+def _with_classes(sample: RowSample, whole: Diagnosis, of_tokens: ColumnOfKeys) -> tuple[Diagnosis, tuple[Any, ...]]:
+    """The diagnosis with what classes of tokens hold of the gap, and the classes named: where one stands apart, it is
+    named in the place of a broad cause, and of a column or a fault that holds less.
+
+    of_tokens: the class of each valid token.
+    """
     units = by_class(sample, of_tokens)
     gaps = gap_totals(units)
     place = place_of(units, gaps)
@@ -407,8 +416,8 @@ def _with_classes(sample: RowSample, whole: Diagnosis, of_tokens: ColumnOfKeys) 
         named.parameters.get("column") == TOKEN_CLASS
         or (named.cause not in BROAD and place is not None and named.share >= AS_WELL * place.share)
     )
-    if place is None or is_held or place.share < COLUMN_SHARE:
-        return whole
+    if place is None or is_held or place.share < CLASS_SHARE:
+        return whole, ()
     whole = replace(whole, columns=(*whole.columns, held.gap_of_column()))
     found = column_of(place)
     others = [
@@ -418,7 +427,7 @@ def _with_classes(sample: RowSample, whole: Diagnosis, of_tokens: ColumnOfKeys) 
     ]
     causes = in_order([found, *others])
     verdict, conclusion = concluded(causes)
-    return replace(whole, verdict=verdict, conclusion=conclusion, causes=tuple(causes))
+    return replace(whole, verdict=verdict, conclusion=conclusion, causes=tuple(causes)), place.levels
 
 
 def _legs(sample: RowSample, context: Context) -> Iterator[Leg]:

@@ -48,6 +48,22 @@ def test_the_class_that_a_fault_is_in_is_named_where_texts_are_known(wrong: str,
     assert "token_class" not in {column.column for column in without.columns}
 
 
+def test_a_class_that_holds_a_tenth_of_the_gap_is_named(tmp_path: Path) -> None:
+    path, tokens = tmp_path / "dump.parquet", tokenizer(tmp_path)
+    dump(path, 0, "special tokens", "noise")
+    cause = diagnose(path, tokenizer=tokens).whole.diagnosis.cause
+    assert cause is not None
+    assert cause.parameters["levels"] == "special tokens"
+    assert 0.1 < cause.share < 0.3
+
+
+def test_the_mean_ratio_is_judged_beside_a_class_that_is_wrong(tmp_path: Path) -> None:
+    path, tokens = tmp_path / "dump.parquet", tokenizer(tmp_path)
+    dump(path, 5, "digits", "shift")
+    assert diagnose(path).whole.diagnosis.impossible is not None
+    assert diagnose(path, tokenizer=tokens).whole.diagnosis.impossible is None
+
+
 def test_the_first_tokens_after_a_tools_output_need_no_text(tmp_path: Path) -> None:
     path = tmp_path / "dump.parquet"
     dump(path, 4, "tool", "noise")
