@@ -3,12 +3,14 @@ manual/development.md has.  Each group of lines stands on those below it: a room
 
 import ast
 from collections import defaultdict
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "rlcorr_cli"
 
 
+@cache
 def imports() -> dict[str, set[str]]:
     """Room -> the rooms that its modules import, at the top or where they need them, but not for types alone."""
     found: dict[str, set[str]] = defaultdict(set)
@@ -18,7 +20,7 @@ def imports() -> dict[str, set[str]]:
         typed = {
             id(inner)
             for node in ast.walk(tree)
-            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
             for inner in ast.walk(node)
         }
         for node in ast.walk(tree):
@@ -52,7 +54,7 @@ def reached(room: str, below: dict[str, set[str]]) -> set[str]:
 
 def drawn() -> str:
     """A line a room, and behind it those that it stands on: what it imports, but for what these import, too."""
-    below = {room: {each for each in others if each in imports()} for room, others in imports().items()}
+    below = {room: others & imports().keys() for room, others in imports().items()}
     direct = {room: others - set().union(*(reached(each, below) for each in others)) for room, others in below.items()}
     rows = ["\n".join(f"{room:<11} {', '.join(sorted(direct[room]))}".rstrip() for room in row) for row in levels()]
     return "\n\n".join(rows) + "\n"
