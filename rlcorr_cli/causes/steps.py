@@ -228,6 +228,13 @@ def step_levels(sample: RowSample | None, range_of: Mapping[Any, Any] | None = N
     }
 
 
+def shift_of_sample(sample: RowSample) -> Shift | None:
+    """The shift of the logarithms of its clusters' k3_kl along a sample's steps, which are numbers."""
+    of_steps = step_levels(sample)
+    levels = [of_steps[step] for step in sorted(of_steps)]
+    return shift(sorted(of_steps), [math.exp(level.mean_log) for level in levels], levels)
+
+
 MIN_TOKENS = 1000
 """Of the first steps, and of the last ones: as many steps as it takes for so many tokens."""
 MIN_CHANGE = 1.5
@@ -250,9 +257,7 @@ def between_steps(sample: RowSample) -> StepChange | None:
     first, last = q1.sum() / n1.sum(), q2.sum() / n2.sum()
     if not min(first, last) > 0 or max(first, last) < MIN_CHANGE * min(first, last):
         return None
-    of_steps = step_levels(sample)
-    levels = [of_steps[value] for value in sorted(of_steps)]
-    found = shift(sorted(of_steps), [math.exp(level.mean_log) for level in levels], levels)
+    found = shift_of_sample(sample)
     mix, of_surprise = _mix(n1, q1, n2, q2), _mix(*(each.sum(axis=1) for each in (n1, q1, n2, q2)))
     return StepChange(
         first=step.values[ends[0][0]],

@@ -27,7 +27,7 @@ import numpy as np
 from rlcorr_cli.causes.gap import MOST_LEVELS, order_of_keys
 from rlcorr_cli.causes.gap_sums import RowGaps
 from rlcorr_cli.causes.numbers import once, ratio, ratios
-from rlcorr_cli.causes.steps import STEP
+from rlcorr_cli.causes.steps import STEP, shift_of_sample
 from rlcorr_cli.causes.table import MIN_SIZE, MIN_Z
 from rlcorr_cli.causes.wording import steps_named
 from rlcorr_cli.frozen import frozen
@@ -395,7 +395,7 @@ def _best_place(
     best = max(parted, key=lambda found: found.z)
     codes, size, z, grows = best.codes, best.size, best.z, best.slope is not None and best.slope > 0
     if name == STEP and not grows:
-        codes = _to_the_start(codes, of_units, scores)
+        codes = _to_the_start(codes, of_units, scores, rows.sample)
     if name == STEP:  # the steps that are named need not be those of the cut
         size, z = _difference(of_units, scores, codes)
     start = _start(of_units, scores) if grows else None
@@ -430,14 +430,19 @@ def _difference(column: ColumnOfKeys, scores: Floats, codes: Ints) -> tuple[floa
     return max(found, key=lambda of_score: of_score[1])
 
 
-def _to_the_start(codes: Ints, column: ColumnOfKeys, scores: Floats) -> Ints:
+def _to_the_start(codes: Ints, column: ColumnOfKeys, scores: Floats, sample: RowSample) -> Ints:
     """Levels, and where they are the last ones those before them from which on all are MIN_SIZE times the median one of
-    the others, by either score: a gap that grows to a level has begun before."""
+    the others, by either score, or from which on the gap grows: a gap that grows to a level has begun before."""
     order = _ordered(column)
     first = len(order) - len(codes)
     if not first > 0 or set(order[first:].tolist()) != set(codes.tolist()):
         return codes
-    return order[min(first, _first_above(column, scores, order[:first])) :]
+    began = first
+    if np.isfinite(column.numbers).all():
+        found = shift_of_sample(sample)
+        if found is not None and found.shape == "growth" and found.since and found.after > found.before:
+            began = found.since
+    return order[min(first, began, _first_above(column, scores, order[:first])) :]
 
 
 def _start(column: ColumnOfKeys, scores: Floats) -> Any:

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from rlcorr_cli import diagnose
+from rlcorr_cli import analyze, diagnose
 from rlcorr_cli.causes.diagnosis import CauseFinding, Diagnosis
 
 STEPS, SAMPLES, PROMPTS, TOKENS = 12, 4, 8, 40
@@ -100,6 +100,16 @@ def test_a_lag_that_makes_the_gap_is_named_and_not_the_steps() -> None:
 def test_steps_that_make_the_gap_are_named_and_not_the_lag() -> None:
     cause = first(run(lambda row: LOUD if row["step"] >= 8 else QUIET, lag=lambda number: number % 5))
     assert (cause.parameters["column"], cause.parameters["since"]) == ("step", 8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_steps_of_a_gap_that_grows_slowly_begin_where_the_growth_does(seed: int) -> None:
+    report = analyze(run(lambda row: QUIET * 1.4 ** max(0, row["step"] - 6), seed=seed))
+    assert report.cause is not None
+    assert report.course is not None
+    assert report.course.rise is not None
+    assert report.cause.cause == "column"
+    assert report.cause.parameters["since"] == report.course.rise.since == 7
 
 
 def test_loud_prompts_of_bad_steps_are_not_named_before_the_steps() -> None:
