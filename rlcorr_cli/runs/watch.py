@@ -535,7 +535,9 @@ def with_alarms(
     quiet = following.quiet
     # What has raised an alarm raises k3_kl, too, which is no other story.
     is_told = len(quiet) > 0 or any(reason.name != DOUBLED for reason in reasons)
-    new = tuple(each for each in reasons if each.name not in quiet and not (each.name == DOUBLED and is_told))
+    if is_told and DOUBLED not in quiet:  # it is told when that is over, if it still holds
+        reasons = [each for each in reasons if each.name != DOUBLED]
+    new = tuple(each for each in reasons if each.name not in quiet)
     if judged:
         held = {name: n + 1 for name, n in quiet.items() if n + 1 < RECOVERED}
         quiet = {**held, **{reason.name: 0 for reason in reasons}}

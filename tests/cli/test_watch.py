@@ -210,6 +210,14 @@ def test_an_alarm_tells_that_k3_has_doubled(here: Path) -> None:
     assert found["status"] == "passed"
 
 
+def test_a_rise_that_comes_with_another_alarm_is_told_when_that_is_over(here: Path) -> None:
+    for step in range(24):
+        step_file(here / f"run/step_{step}.parquet", step, 0.1 if step == 8 else 0.02 if step < 8 else 0.05)
+    found = looked("--max", "k3_kl=0.002", status=1)
+    assert found["failing"] == [8]
+    assert found["alarms"] == [{"step": 8, "names": ["k3_kl"]}, {"step": 19, "names": ["k3_kl doubled"]}]
+
+
 def test_an_alarm_tells_of_a_fault(here: Path) -> None:
     for step in range(3):
         path = step_file(here / f"run/step_{step}.parquet", step)
