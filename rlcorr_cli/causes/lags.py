@@ -100,7 +100,7 @@ def _in_whole(lag: float) -> int | float:
 def _by_version(sample: RowSample, step: ColumnOfKeys) -> RowSample:
     """Each part of a row that one version sampled as a row, with its lag; without parts of an unknown one."""
     assert sample.versions is not None
-    valid = np.ones(len(sample.versions), np.bool_) if sample.valid is None else sample.valid
+    valid = sample.is_valid
     starts, at_valid = starts_of(sample.n_tokens), np.flatnonzero(valid)
     row = np.repeat(np.arange(sample.n_rows), sample.n_tokens)
     versions, rows = sample.versions[at_valid], row[at_valid]

@@ -429,7 +429,7 @@ def _sharing(sample: RowSample) -> Iterator[tuple[Floats, Floats, Ints, NDArray[
     rows = np.flatnonzero(sample.prompts != 0)
     prefix = sample.prompts[rows]
     # Of every token, its place among the valid ones.
-    valid = np.ones(len(sample.token_ids), np.bool_) if sample.valid is None else sample.valid
+    valid = sample.is_valid
     at_valid = np.cumsum(valid) - 1
     for place in range(LONGEST):
         _, group, counts = np.unique(prefix, return_inverse=True, return_counts=True)

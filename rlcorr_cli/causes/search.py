@@ -339,8 +339,8 @@ def search(
     clean: Yardstick | None = None,
     classes: Mapping[int, str] | None = None,
 ) -> Search:
-    """Search a sample, or some of its rows, for the cause of their gap.  clean: as of Context.  classes: of token ids,
-    where their text is known (token_classes.py)."""
+    """Search a sample, or these of its rows, for the cause of their gap.  clean: as of Context.  classes: the class of
+    each token id (token_classes.py); None where no tokenizer gives their text."""
     if rows is not None:
         sample = sample.rows(rows)
     sample = _with_few_steps(_with_files(sample.ordered))
@@ -350,7 +350,8 @@ def search(
     if any(gap > TURN_TIMES * expected or TURN_TIMES * gap < expected for gap, expected in turns):
         of_turns = place_of(by_turn := sample.by_turn, gaps.turns)
         place, units = (of_turns, by_turn) if of_turns is not None and of_turns.column == TURN else (place, units)
-    diagnosis, beside = diagnose(sample, context, place), sample
+    diagnosis = diagnose(sample, context, place)
+    in_class = np.zeros(sample.n_valid_tokens, np.bool_)
     if exact := exact_facts(sample):  # other causes would be of these values
         diagnosis = replace(diagnosis, exact=exact, verdict=UNCLEAR, conclusion=SPOILED, causes=())
     elif diagnosis.verdict != TOO_FEW:
@@ -360,8 +361,7 @@ def search(
             of_tokens.append(text_classes(sample, classes))
         for each in of_tokens:
             diagnosis, named = _with_classes(sample, diagnosis, each)
-            if named:
-                beside = sample.tokens(~np.isin(each.codes, [each.values.index(name) for name in named]))
+            in_class |= np.isin(each.codes, [each.values.index(name) for name in named])
     head, kept = head_gap(sample), kept_gap(sample)
     sampled = SampledRows(sample.n_rows, sample.n_valid_tokens) if sample.level else None
     diagnosis = replace(
@@ -375,7 +375,7 @@ def search(
         ),
         causes=tuple(replace(cause, sample=sampled) for cause in diagnosis.causes),
         gap=replace(diagnosis.gap, sample=sampled, by_version=version_gaps(sample), head=head, kept=kept),
-        impossible=None if exact else impossible_ratio(beside),
+        impossible=None if exact else impossible_ratio(sample.tokens(~in_class) if in_class.any() else sample),
         legs=() if exact or diagnosis.verdict == TOO_FEW else tuple(_legs(sample, context)),
         between_steps=between_steps(sample),
     )
@@ -398,8 +398,8 @@ def _refined(
 
 
 def _with_classes(sample: RowSample, whole: Diagnosis, of_tokens: ColumnOfKeys) -> tuple[Diagnosis, tuple[Any, ...]]:
-    """The diagnosis with what classes of tokens hold of the gap, and the classes named: where one stands apart, it is
-    named in the place of a broad cause, and of a column or a fault that holds less.
+    """The diagnosis with what classes of tokens hold of the gap, and the classes named: those that stand apart take the
+    place of a broad cause, and stand before a column or a fault that holds less.
 
     of_tokens: the class of each valid token.
     """
@@ -420,12 +420,10 @@ def _with_classes(sample: RowSample, whole: Diagnosis, of_tokens: ColumnOfKeys) 
         return whole, ()
     whole = replace(whole, columns=(*whole.columns, held.gap_of_column()))
     found = column_of(place)
-    others = [
-        replace(cause, share=min(cause.share, 1 - found.share)) if cause.cause == NOISE else cause
-        for cause in whole.causes
-        if cause.cause == NOISE or cause.cause not in BROAD
-    ]
-    causes = in_order([found, *others])
+    others = [cause for cause in whole.causes if cause.cause not in BROAD]
+    left = 1 - sum(cause.share for cause in (found, *others))
+    noise = [replace(each, share=min(each.share, left)) for each in whole.causes if each.cause == NOISE and left > 0]
+    causes = in_order([found, *others, *noise])
     verdict, conclusion = concluded(causes)
     return replace(whole, verdict=verdict, conclusion=conclusion, causes=tuple(causes)), place.levels
 

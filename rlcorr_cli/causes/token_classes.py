@@ -2,8 +2,8 @@
 
 Each token id is given a class by its text alone (`class_of`).  The tokens of some rows that are of one class are taken
 for a row of their own (`by_class`), with the class as a column, TOKEN_CLASS; so a class is found, measured and named as
-the level of any column is (`where.place_of`, asked by `search.py`).  How sure a policy is of its tokens differs from
-class to class: y, by which rows are compared, is over what the surprise of each token predicts.
+the level of any column is (`where.place_of`, asked by `search.py`).  A policy is surer of some classes than of others:
+rows are compared by their gap over what the surprise of each token predicts, so that this alone names no class.
 
 A token that was the only one left to choose, by a grammar or a filter, is of the class FORCED whatever its text is.
 The first tokens after a masked stretch, such as a tool's output, are a class that needs no text.
@@ -17,24 +17,30 @@ from dataclasses import replace
 import numpy as np
 
 from rlcorr_cli.causes.where import TOKEN_CLASS
-from rlcorr_cli.totals.flat import Flags, ranges, starts_of
+from rlcorr_cli.totals.flat import ranges, starts_of
 from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample
 
 OTHER, FORCED, TURN_STARTS = "other", "tokens without a choice", "the first tokens of later turns"
-AFTER, UNITS = 3, 48
-"""Tokens after a masked stretch that are taken for the start of a turn; groups of rows that classes are compared in."""
+TURN_START_TOKENS = 3
+"""So many tokens after a masked stretch are taken for the start of a turn."""
+ROW_GROUPS = 48
+"""Classes are compared in so many groups of rows, for a class has few tokens in one row."""
 SPECIAL, DIGITS, SPACE, CODE, MARKS = "special tokens", "digits", "whitespace", "signs of code", "punctuation"
-_SPECIAL = re.compile(r"<\|.*\|>|</?[A-Za-z_][\w.:-]*>|\[[A-Z_]{2,}\]|<｜.*｜>", re.DOTALL)
+SYMBOLS = "emoji and other symbols"
+_SPECIAL = re.compile(r"<\|.*\|>|</?[A-Za-z_][\w.:-]*>|\[[A-Z_]{2,}\]", re.DOTALL)
 _CODE = frozenset("{}[]<>=+*/\\|&^%$#@~_`")
-SCRIPTS = {"CJK": "Han", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
+SCRIPTS = {"CJK": "Han", "IDEOGRAPHIC": "Han", "HIRAGANA": "Japanese", "KATAKANA": "Japanese"}
 """How the names of letters begin in Unicode -> the script, where it is not called so."""
 
 
 def class_of(text: str) -> str:
-    """The class of a token by its text: 'digits', 'Cyrillic letters'; OTHER of a part of a character and of no text."""
-    inner = text.strip()
-    if "⟨" in text:  # bytes of a character that is in several tokens
+    """The class of a token by its text: 'digits', 'Cyrillic letters'; OTHER for a part of a character and for no text.
+
+    text: as `Piece.shown` has it, which writes bytes of a character that is in several tokens as ⟨E2⟩.
+    """
+    if "⟨" in text:
         return OTHER
+    inner = unicodedata.normalize("NFKC", text).strip()  # ℝ and wide letters are Latin ones
     if _SPECIAL.fullmatch(inner):
         return SPECIAL
     if text and not inner:
@@ -45,13 +51,15 @@ def class_of(text: str) -> str:
         return f"{SCRIPTS.get(script, script.capitalize())} letters" if script else OTHER
     if any(c.isnumeric() for c in inner):
         return DIGITS
-    if inner and all(unicodedata.category(c)[0] in "PS" for c in inner):
-        return CODE if any(c in _CODE for c in inner) else MARKS
+    kinds = {unicodedata.category(c)[0] for c in inner}
+    if kinds & {*"PS"} and kinds <= {*"PSM"}:  # an emoji may have marks
+        return CODE if any(c in _CODE for c in inner) else MARKS if "P" in kinds else SYMBOLS
     return SPECIAL if inner and all(unicodedata.category(c) in ("Cc", "Cf") for c in inner) else OTHER
 
 
 def classes_of(sample: RowSample, texts: Callable[[Sequence[int]], Sequence[str]]) -> dict[int, str]:
-    """The class of each token id of a sample; empty of one without ids.  texts: those of some ids."""
+    """The class of each token id of a sample; empty of one without ids.  texts: gives the text of each
+    of some ids, in order."""
     if sample.token_ids is None:
         return {}
     ids = np.unique(sample.token_ids)
@@ -62,41 +70,37 @@ def classes_of(sample: RowSample, texts: Callable[[Sequence[int]], Sequence[str]
 def text_classes(sample: RowSample, classes: Mapping[int, str]) -> ColumnOfKeys:
     """The class of each valid token by its id, and FORCED."""
     assert sample.token_ids is not None
-    ids, at = np.unique(sample.token_ids[valid_of(sample)], return_inverse=True)
+    ids, at = np.unique(sample.token_ids[sample.is_valid], return_inverse=True)
     values = tuple(sorted({*classes.values(), FORCED, OTHER}))
     code = {name: i for i, name in enumerate(values)}
     codes = np.array([code[classes.get(token, OTHER)] for token in ids.tolist()], np.int64)[at]
     if sample.kept_sizes is not None:
-        codes = np.where(sample.kept_sizes[valid_of(sample)] == 1, code[FORCED], codes)
+        codes = np.where(sample.kept_sizes[sample.is_valid] == 1, code[FORCED], codes)
     return ColumnOfKeys(codes=codes, values=values)
 
 
 def turn_classes(sample: RowSample) -> ColumnOfKeys:
-    """Whether each valid token is among the first AFTER of a turn that others come before."""
+    """Whether each valid token is among the first TURN_START_TOKENS of any turn but its row's first one."""
     turns = sample.by_turn
     later = np.flatnonzero(turns.levels[TURN].codes)
     codes = np.zeros(sample.n_valid_tokens, np.int64)
-    codes[ranges(starts_of(turns.n_valid)[later], np.minimum(turns.n_valid[later], AFTER))] = 1
+    codes[ranges(starts_of(turns.n_valid)[later], np.minimum(turns.n_valid[later], TURN_START_TOKENS))] = 1
     return ColumnOfKeys(codes=codes, values=(OTHER, TURN_STARTS))
-
-
-def valid_of(sample: RowSample) -> Flags:
-    """Which of all tokens are valid: bool[T]."""
-    return np.ones(int(sample.n_tokens.sum()), np.bool_) if sample.valid is None else sample.valid
 
 
 def by_class(sample: RowSample, of_tokens: ColumnOfKeys) -> RowSample:
     """The tokens of some rows that are of one class as one row, with TOKEN_CLASS as its only column.
 
-    Of so many rows that there are UNITS such groups: a class has few tokens in one row, and of a row the first and last
+    The rows are put into ROW_GROUPS groups first: a class has few tokens in one row, and of a row the first and last
     tokens are no part of the body that rows are compared by.
     """
-    group = np.arange(sample.n_rows) * min(UNITS, sample.n_rows) // max(1, sample.n_rows)
+    group = np.arange(sample.n_rows) * min(ROW_GROUPS, sample.n_rows) // sample.n_rows
     first_row = np.searchsorted(group, np.arange(group[-1] + 1))
     key = np.repeat(group, sample.n_valid) * len(of_tokens.values) + of_tokens.codes
     order = np.argsort(key, kind="stable")
     begins = np.flatnonzero(np.diff(key[order], prepend=-1))
     unit = key[order][begins]
     column = ColumnOfKeys(codes=unit % len(of_tokens.values), values=of_tokens.values)
+    # Tokens change rows here; `parted` makes rows of them that are of one group and class.
     in_order = replace(sample.with_tokens_in(order), levels={})
     return in_order.parted(begins, first_row[unit // len(of_tokens.values)], {TOKEN_CLASS: column})

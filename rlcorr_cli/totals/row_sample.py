@@ -185,13 +185,18 @@ class RowSample:
             if (n_valid != self.n_valid).any():
                 raise ValueError("valid tokens of a sample are not as many as its log-probs")
 
+    @property
+    def is_valid(self) -> NDArray[np.bool_]:
+        """Which of all its tokens are valid: bool[T]."""
+        return np.ones(int(self.n_tokens.sum()), np.bool_) if self.valid is None else self.valid
+
     def rows(self, at: Ints) -> "RowSample":
         """These rows, in order."""
         return _joined([(self, at)])
 
     def tokens(self, kept: NDArray[np.bool_]) -> "RowSample":
         """These of its valid tokens, bool[V]: the others are masked, and rows without any left out."""
-        valid = np.ones(int(self.n_tokens.sum()), np.bool_) if self.valid is None else self.valid.copy()
+        valid = self.is_valid.copy()
         valid[valid] = kept
         n_valid = np.add.reduceat(valid, starts_of(self.n_tokens), dtype=np.int64)
         arrays = ((name, getattr(self, name)) for name, array in ARRAYS.items() if array.of == "valid tokens")
@@ -200,7 +205,7 @@ class RowSample:
 
     def with_tokens_in(self, order: Ints) -> "RowSample":
         """Its valid tokens alone, in another order within each row.  order: i64[V], places among the valid ones."""
-        valid = np.ones(int(self.n_tokens.sum()), np.bool_) if self.valid is None else self.valid
+        valid = self.is_valid
         arrays = ((name, array.of, getattr(self, name)) for name, array in ARRAYS.items())
         moved = {
             name: (values[valid] if of == "tokens" else values)[order]
@@ -216,7 +221,7 @@ class RowSample:
         if not self.n_rows:
             return self
         starts = starts_of(self.n_tokens)
-        valid = np.ones(int(self.n_tokens.sum()), np.bool_) if self.valid is None else self.valid
+        valid = self.is_valid
         begins = valid & ~np.concatenate([[False], valid[:-1]])
         begins[starts] = valid[starts]
         n_turns = np.add.reduceat(begins, starts, dtype=np.int64)
@@ -229,7 +234,7 @@ class RowSample:
     def parted(self, at: Ints, row: Ints, levels: Mapping[str, ColumnOfKeys]) -> "RowSample":
         """Each part of a row as a row.  at: where each begins among all tokens, the first of a row at its start; row:
         whose it is; levels: of the parts, beside those of their rows.  Every part has a valid token."""
-        valid = np.ones(int(self.n_tokens.sum()), np.bool_) if self.valid is None else self.valid
+        valid = self.is_valid
         of_rows = {name: getattr(self, name)[row] for name, array in ARRAYS.items() if array.of == "rows"}
         of_rows |= {"n_tokens": np.diff(at, append=len(valid)), "n_valid": np.add.reduceat(valid, at, dtype=np.int64)}
         columns = {name: column.rows(row) for name, column in self.levels.items()}
