@@ -207,7 +207,7 @@ def test_no_file_of_another_tool_or_process_is_replaced(tmp_path: Path) -> None:
     assert "rank=" in caught.value.hint
 
 
-@pytest.mark.parametrize("options", [{"every": 0}, {"share": 0}, {"share": 1.5}, {"patience": -1}])
+@pytest.mark.parametrize("options", [{"every": 0}, {"every": 2.5}, {"share": 0}, {"share": 1.5}, {"patience": -1}])
 def test_options_that_mean_nothing_are_refused_at_once(options: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="Recorder takes no every="):
         Recorder(tmp_path, **options)
@@ -221,7 +221,7 @@ UNKNOWN: dict[str, tuple[Any, str]] = {
     "nothing": (None, "not of type NoneType"),
     "other lengths": ({**batch(1), "reward": np.ones(3)}, "columns of different lengths"),
     "one policy": ({"rollout_log_probs": np.ones((2, 3), np.float32)}, "There is no column for old_log_probs"),
-    "no step": (batch(1), "int() argument must be"),
+    "no step": (batch(1), "None is no step. Give write the number of the trainer's step."),
 }
 
 
@@ -241,7 +241,7 @@ def test_a_batch_that_cannot_be_read_is_told_once_and_never_raised(
     assert "Training goes on" in first
     assert last == f"3 steps are not recorded in {tmp_path}."
     assert len(recorder.lost) == 3
-    with pytest.raises((DataError, TypeError)), Recorder(tmp_path, strict=True) as strict:
+    with pytest.raises((DataError, UsageError)), Recorder(tmp_path, strict=True) as strict:
         strict.write(held, step=1 if name != "no step" else None)  # type: ignore[arg-type]
 
 

@@ -69,9 +69,10 @@ class Recorder:
         world: int | None = None,
         strict: bool = False,
     ) -> None:
-        if every < 1 or not 0 < share <= 1 or patience < 0:
+        if every < 1 or every % 1 or not 0 < share <= 1 or patience < 0:
             message = f"Recorder takes no every={every}, share={share}, patience={patience}."
-            raise UsageError(message, "every is 1 or more, share above 0 and up to 1, patience 0 or more seconds.")
+            hint = "every is a whole number from 1 on, share above 0 and up to 1, patience 0 or more seconds."
+            raise UsageError(message, hint)
         if scheme(os.fspath(folder)):
             raise UsageError(f"Recorder writes to a disk, not to {folder}.", "Name a folder, and copy its files.")
         self.folder = Path(folder).absolute()
@@ -139,7 +140,11 @@ class Recorder:
                 )
 
     def _copy_batch(self, batch: Any, step: int) -> None:
-        step, (rank, world) = int(step), self._rank_and_world()
+        try:
+            step = int(step)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"{step!r} is no step.", "Give write the number of the trainer's step.") from error
+        rank, world = self._rank_and_world()
         if rank is None or step % self._every:
             return
         if self._thread is None:
