@@ -1,5 +1,8 @@
-"""The rooms of the package, drawn from the imports of its modules: `python tests/rooms.py` prints the picture that
-manual/development.md has.  Each group of lines stands on those below it: a room imports from lower ones alone."""
+"""The rooms of the package (its folders and single modules), drawn from their imports.
+
+`python tests/rooms.py` prints the picture that manual/development.md has.  Each group of lines stands on those below
+it: a room imports from lower ones alone.
+"""
 
 import ast
 from collections import defaultdict
@@ -17,7 +20,7 @@ def imports() -> dict[str, set[str]]:
     for path in PACKAGE.rglob("*.py"):
         room = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        typed = {
+        type_only = {
             id(inner)
             for node in ast.walk(tree)
             if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
@@ -26,7 +29,7 @@ def imports() -> dict[str, set[str]]:
         for node in ast.walk(tree):
             if (
                 isinstance(node, ast.ImportFrom)
-                and id(node) not in typed
+                and id(node) not in type_only
                 and (node.module or "").startswith("rlcorr_cli.")
             ):
                 found[room].add(str(node.module).split(".")[1])
@@ -39,7 +42,7 @@ def levels() -> list[list[str]]:
     below = imports()
     height: dict[str, int] = {}
     for room in TopologicalSorter(below).static_order():
-        height[room] = 1 + max((height[each] for each in below.get(room, ()) if each in height), default=-1)
+        height[room] = 1 + max((height[each] for each in below.get(room, ())), default=-1)
     rows: dict[int, list[str]] = defaultdict(list)
     for room, row in height.items():
         if room in below:
@@ -53,7 +56,7 @@ def reached(room: str, below: dict[str, set[str]]) -> set[str]:
 
 
 def drawn() -> str:
-    """A line a room, and behind it those that it stands on: what it imports, but for what these import, too."""
+    """A line a room, and behind it those that it imports, without what it reaches through another of these."""
     below = {room: others & imports().keys() for room, others in imports().items()}
     direct = {room: others - set().union(*(reached(each, below) for each in others)) for room, others in below.items()}
     rows = ["\n".join(f"{room:<11} {', '.join(sorted(direct[room]))}".rstrip() for room in row) for row in levels()]

@@ -7,7 +7,7 @@ which only x or y is known.
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,19 @@ from matplotlib.collections import PolyCollection, QuadMesh
 from matplotlib.colors import to_rgb
 from matplotlib.container import BarContainer, ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.patches import StepPatch
 
 HEADINGS = ("panel", "series", "x", "y", "low", "high")
+REFERENCE = "reference line"
 Row = tuple[Any, ...]
 Point = tuple[float | str | None, float | str | None, float | None, float | None]
 """x, y, low and high, None of what is not known."""
 
 
 def table(figure: Figure) -> bytes:
-    """CSV of HEADINGS.  panel: the title above it; series: the legend's name, else the name of the y axis."""
+    """CSV of HEADINGS.  panel: its title, which stands on the left; series: the legend's name, else that of the y axis,
+    or of the x axis where y has none; REFERENCE of a line across the panel that has no name."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADINGS)
@@ -40,22 +43,35 @@ def _is_blank(value: Any) -> bool:
 
 def _rows(ax: Any) -> Iterator[Row]:
     panel, unnamed = ax.get_title(loc="left"), ax.get_ylabel() or ax.get_xlabel()
-    bands = [each for each in ax.collections if isinstance(each, PolyCollection) and not isinstance(each, QuadMesh)]
+    bands = [each for each in ax.collections if isinstance(each, PolyCollection)]
     arms = [each for each in ax.containers if isinstance(each, ErrorbarContainer)]
-    of_arms = [line for arm in arms for line in (arm.lines[0], *arm.lines[1])]
+    arm_lines = [line for arm in arms for line in (arm.lines[0], *arm.lines[1])]
     series: list[tuple[Any, Iterator[Point]]] = [(arm, _of_arms(arm)) for arm in arms]
-    series += [(line, _of_line(line, ax, bands)) for line in ax.lines if line not in of_arms]
-    series += [(bars, _of_bars(bars, ax)) for bars in ax.containers if isinstance(bars, BarContainer)]
+    series += [(line, _of_line(line, ax, bands)) for line in ax.lines if line not in arm_lines]
+    bars = [each for each in ax.containers if isinstance(each, BarContainer)]
+    series += [(each, _of_bars(each)) for each in bars]
     series += [(steps, _of_steps(steps)) for steps in ax.patches if isinstance(steps, StepPatch)]
     series += [(mesh, _of_cells(mesh)) for mesh in ax.collections if isinstance(mesh, QuadMesh)]
+    of_x, of_y = (_names(axis, bars) for axis in (ax.xaxis, ax.yaxis))
     for artist, points in series:
         label = str(artist.get_label())
-        yield from ((panel, unnamed if label.startswith("_") or not label else label, *point) for point in points)
+        is_named = label and not label.startswith("_")
+        name = label if is_named else REFERENCE if _is_across(artist, ax) else unnamed
+        yield from ((panel, name, of_x.get(x, x), of_y.get(y, y), low, high) for x, y, low, high in points)
+
+
+def _names(axis: Any, bars: Sequence[BarContainer]) -> dict[Any, str]:
+    """The name at each place of the axis on which bars stand, where it has names."""
+    upright = {"x": True, "y": False}[axis.axis_name]
+    if not any((each.orientation == "vertical") is upright for each in bars):
+        return {}
+    named = zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
+    return {float(at): text.get_text() for at, text in named if text.get_text()}
 
 
 def _of_line(line: Any, ax: Any, bands: list[PolyCollection]) -> Iterator[Point]:
-    """A curve with the ends of its band; of a line across the whole panel what it marks."""
-    if line.get_transform() != ax.transData:
+    """A curve with the ends of its band; of a line across the whole panel, which is level or upright, what it marks."""
+    if _is_across(line, ax):
         is_level = line.get_transform() == ax.get_yaxis_transform(which="grid")
         at = float((line.get_ydata() if is_level else line.get_xdata())[0])
         yield (None, at, None, None) if is_level else (at, None, None, None)
@@ -66,25 +82,27 @@ def _of_line(line: Any, ax: Any, bands: list[PolyCollection]) -> Iterator[Point]
         yield float(x), float(y), low, high
 
 
+def _is_across(artist: Any, ax: Any) -> bool:
+    """Whether it is a line across the whole panel."""
+    return isinstance(artist, Line2D) and artist.get_transform() != ax.transData
+
+
 def _of_arms(arm: Any) -> Iterator[Point]:
-    """Points with arms; y is unknown where only the arms are drawn."""
+    """Points with arms; y is unknown where only the arms are drawn, and so is x where these lie flat."""
     line, _, bars = arm.lines
     segments = [segment.tolist() for collection in bars for segment in collection.get_segments()]
     values = [None] * len(segments) if line is None else [float(y) for y in line.get_ydata()]
-    for y, ((x, low), (_, high)) in zip(values, segments, strict=True):
-        yield x, y, low, high
+    for y, ((x, low), (end, high)) in zip(values, segments, strict=True):
+        yield (x, y, low, high) if x == end else (None, low, x, end)
 
 
-def _of_bars(bars: Any, ax: Any) -> Iterator[Point]:
-    """The end of each bar, and what it stands for: the name below or beside it, else the number of its middle."""
-    is_upright = bars.orientation != "horizontal"
-    axis = ax.xaxis if is_upright else ax.yaxis
-    names = {round(at): text.get_text() for at, text in zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)}
+def _of_bars(bars: Any) -> Iterator[Point]:
+    """The middle of each bar, and its end."""
     for bar in bars:
-        middle = bar.get_x() + bar.get_width() / 2 if is_upright else bar.get_y() + bar.get_height() / 2
-        end = bar.get_y() + bar.get_height() if is_upright else bar.get_x() + bar.get_width()
-        named = names.get(round(middle)) or float(middle)
-        yield (named, float(end), None, None) if is_upright else (float(end), named, None, None)
+        x, y, width, height = map(float, (bar.get_x(), bar.get_y(), bar.get_width(), bar.get_height()))
+        is_upright = bars.orientation != "horizontal"
+        middle = round(x + width / 2 if is_upright else y + height / 2, 9)
+        yield (middle, y + height, None, None) if is_upright else (x + width, middle, None, None)
 
 
 def _of_steps(steps: Any) -> Iterator[Point]:
@@ -95,7 +113,7 @@ def _of_steps(steps: Any) -> Iterator[Point]:
 
 
 def _of_cells(mesh: Any) -> Iterator[Point]:
-    """The middle of each cell, as often as a mesh has counted there: its count stands as low and high."""
+    """The middle of each cell that is not empty; its count stands in place of low and high."""
     corners = mesh.get_coordinates()
     middle = (corners[:-1, :-1] + corners[1:, 1:]) / 2
     counts = np.ma.filled(np.ma.asarray(mesh.get_array(), float), 0.0).reshape(middle.shape[:2])
@@ -105,7 +123,7 @@ def _of_cells(mesh: Any) -> Iterator[Point]:
 
 
 def _belongs(band: PolyCollection, line: Any) -> bool:
-    """Whether a band is of a curve: it has its colour, and ends at its points."""
+    """Whether a band is of a curve: it has its colour, and all its x are among the curve's."""
     colours: Any = band.get_facecolor()
     at = {float(x) for x in line.get_xdata()}
     return tuple(colours[0][:3]) == to_rgb(line.get_color()) and at >= _ends(band).keys()
