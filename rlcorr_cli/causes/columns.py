@@ -311,7 +311,9 @@ def _headline(place: PlaceOfGap, names: str) -> str:
 
 def _cause_of_trend(column: Attribution, share: float) -> CauseFinding:
     assert column.trend is not None
+    assert column.values is not None
     factor, z = column.trend
+    low, high = column.values.min(), column.values.max()
     direction = "grows" if factor > 1 else "falls"
     what = "stale rollouts: an error" if column.name == LAG else "an error"
     return CauseFinding(
@@ -320,8 +322,8 @@ def _cause_of_trend(column: Attribution, share: float) -> CauseFinding:
         parameters={"column": column.name, "factor": max(factor, 1 / factor), "direction": direction},
         headline=f"{what} that {direction} with {column.name}",
         evidence=(
-            f"From the lowest to the highest {column.name}, the typical difference of a token changes by a factor of "
-            f"{figures(factor)} (z = {abs(z):.0f}).",
+            f"A typical token differs {figures(factor)} times as much at {column.name} {high:,g} as at {low:,g} "
+            f"(z = {abs(z):.0f}).",
         ),
         advice=ADVICE.get(column.name, CAUSES[_cause_of(column.name)].advice).format(names=column.name),
     )

@@ -4,6 +4,7 @@ Log-probs of other tokens than the sampled ones; rows that slip from some token 
 are of different responses; and rows far off that no column marks.
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from math import isnan
@@ -17,6 +18,7 @@ from rlcorr_cli.causes.features import Case, Rule
 from rlcorr_cli.causes.gap import SIZE_LEAST, SIZE_STEP, SIZE_SUMS
 from rlcorr_cli.causes.gap_sums import gap_totals
 from rlcorr_cli.causes.numbers import once, ratio, weighted_quantile
+from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.wording import count_noun, figures, percent
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.row_sampling import largest
@@ -51,6 +53,8 @@ FAR_LEAST, FAR_SPREADS = 1.0, 4.0
 """A far row's y lies above the median by this much, and by so many of the rows' own deviations."""
 IQR_OF_NORMAL = 1.349
 WORST, NAMED_ROWS = 8, 4
+_TYPED = re.compile(r"\w[\w.:/@-]*")
+"""Ids that a shell takes as they are."""
 
 
 def other_tokens(case: Case) -> CauseFinding | None:
@@ -109,6 +113,12 @@ def _names(sample: RowSample, rows: Sequence[int]) -> str:
     named = rows[:NAMED_ROWS]
     places = all_resolved([sample.place(row) for row in named])
     return ", ".join(sample.name(row) or place.text for row, place in zip(named, places, strict=True))
+
+
+def _advice(cause: str, sample: RowSample, row: int) -> str:
+    """That of a cause of some rows, with the id of one to look at, where it has one that can be typed."""
+    name, advice = sample.name(row) or "", CAUSES[cause].advice
+    return advice.replace("--row ID", f"--row {name}") if _TYPED.fullmatch(name) else advice
 
 
 def _worst(sample: RowSample, values: Floats) -> list[int]:
@@ -196,7 +206,8 @@ def slipped_rows(case: Case) -> CauseFinding | None:
         where = f"These rows agree nowhere in place: from their start, {rollout} agrees with {train}"
         advice = "Look at how both sides cut the response out of prompt and response: one begins a token off."
     else:
-        what = f"{rollout} slips by {count_noun(abs(by), 'token')} inside {of_rows}"
+        off = f"{count_noun(abs(by), 'token')} {direction} than {train}"
+        what = f"{rollout} stands {off} from some token on, in {of_rows}"
         where = (
             f"These rows agree at their start. From some token on (token {first.token} of the first one), {rollout} "
             f"agrees with {train} again"
@@ -212,7 +223,7 @@ def slipped_rows(case: Case) -> CauseFinding | None:
             f"Rows: {names}{'' if len(slips) <= NAMED_ROWS else ' and others'}.",
         ),
         explains=("swapped_columns",),
-        advice=advice,
+        advice=advice or _advice("slipped_rows", sample, first.row),
     )
 
 
@@ -231,7 +242,8 @@ def mispaired_rows(case: Case) -> CauseFinding | None:
     share = features.share(squares)
     if share < MISPAIRED_SHARE:
         return None
-    names = _names(sample, [row for row in _worst(sample, odd) if row not in slipped])
+    worst = [row for row in _worst(sample, odd) if row not in slipped]
+    names = _names(sample, worst)
     _, rho, _, inverse, _ = totals.odd / totals.odd[0]
     return CauseFinding(
         cause="mispaired_rows",
@@ -245,6 +257,7 @@ def mispaired_rows(case: Case) -> CauseFinding | None:
             f"Neither policy can have drawn their tokens: the mean ratio is {figures(rho)} and its inverse's "
             f"{figures(inverse)}, or more, and one of the two would be 1.",
         ),
+        advice=_advice("mispaired_rows", sample, worst[0]) if worst else "",
     )
 
 

@@ -42,8 +42,8 @@ RowsAndNote = tuple[list[Row], str]
 WRAPPERS = ("data", "metrics", "logs", "scalars")
 EVENT_FILE, LINES, DOCUMENT, CSV = "TensorBoard events", "JSON lines of metrics", "JSON of metrics", "CSV of metrics"
 HINT = (
-    "Read are JSON lines of metrics with a step, as of verl's file logger; W&B's export of a run, JSON lines or CSV; "
-    "CSV with a column of steps; TensorBoard's event files; trainer_state.json. `⟦analyze(DUMP)⟧` reads a dump."
+    "A log is JSON lines of metrics with a step (verl's file logger), W&B's export of a run as JSON lines or CSV, CSV "
+    "with a column of steps, TensorBoard's event files, or trainer_state.json. For a dump, use `⟦analyze(DUMP)⟧`."
 )
 OF_RANKS = (
     "files log the same steps, as ranks do: each value is the mean over them, of a maximum the largest, of a minimum "

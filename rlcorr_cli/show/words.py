@@ -415,7 +415,8 @@ def story_notes(story: Story) -> Iterator[Note]:
         return
     others = [f"Also: {fault.what} {fault.do}" for fault in story.faults[1:]]
     look = "bold red" if story.is_fault else "yellow"
-    yield Note(clean(" ".join((story.headline, *story.do[:1]))), lead=f"! {story.first}  ", lead_look=look)
+    name = "" if story.first == "column" else f"{story.first}  "  # which says nothing
+    yield Note(clean(" ".join((story.headline, *story.do[:1]))), lead=f"! {name}", lead_look=look)
     yield from (Note(clean(other), indent=4) for other in others)
     yield BLANK
 

@@ -121,7 +121,7 @@ def test_watch_holds_a_log_to_rules_on_any_name_and_to_no_plan(tmp_path: Path, m
 def test_scalars_sends_a_dump_to_analyze() -> None:
     ran = run("scalars", str(SAMPLE / "smollm2_bf16.jsonl"))
     assert ran.status == 3
-    assert "`rlcorr analyze DUMP` reads a dump" in ran.err
+    assert "For a dump, use `rlcorr analyze DUMP`" in ran.err
 
 
 def test_commands_on_dumps_send_a_log_to_scalars() -> None:

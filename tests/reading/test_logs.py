@@ -341,7 +341,7 @@ def test_what_is_no_log_is_refused_with_what_is_read(name: str, content: bytes, 
     with pytest.raises(DataError) as error:
         api.scalars(path)
     assert says in error.value.message
-    assert error.value.hint.startswith("Read are JSON lines of metrics with a step")
+    assert error.value.hint.startswith("A log is JSON lines of metrics with a step")
 
 
 def test_event_files_of_two_runs_are_not_one(tmp_path: Path) -> None:

@@ -63,7 +63,7 @@ SEEN = [
     (
         "worker_temp09",
         finding("column", column="worker"),
-        "worker w3 holds 69% of the gap; the surprise of its tokens",
+        "Worker w3 holds 69% of the gap; the surprise of its tokens",
     ),
 ]
 

@@ -6,6 +6,7 @@ training and b that of rollout.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -30,9 +31,11 @@ from rlcorr_cli.causes.gap import (
     SPREAD_STEPS,
     SURPRISE_EDGES,
     GapTotals,
+    order_of_keys,
 )
 from rlcorr_cli.causes.numbers import line_of, ratio as divided, typical
-from rlcorr_cli.causes.wording import percent
+from rlcorr_cli.causes.steps import STEP
+from rlcorr_cli.causes.wording import levels_named, percent, steps_named
 from rlcorr_cli.results.diagnosed import DiagnosedDump
 from rlcorr_cli.results.trends import Missing
 from rlcorr_cli.show.figures import style, ticks
@@ -218,11 +221,14 @@ def column(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
 def _draw_levels(ax: Axes, levels: Sequence[LevelGap], name: str, n_levels: int) -> str:
     for place, level in enumerate(levels):
         ax.barh(place, level.gap, height=0.6, color=ORANGE if level.is_hot else BLUE)
-        if level.gap_interval is not None:
-            ax.plot(level.gap_interval, [place, place], color=GREY, linewidth=1.2)
-        ax.plot([level.expected] * 2, [place - 0.42, place + 0.42], color=INK, linewidth=1.6)
-    ax.plot([], [], color=INK, linewidth=1.6, label="expected from surprise alone")
-    ax.plot([], [], color=GREY, linewidth=1.2, label="95% interval")
+    expected = [level.expected for level in levels]
+    edge = {"edgecolor": INK, "linewidth": 1.6, "label": "expected from surprise alone"}
+    ax.barh(range(len(levels)), 0.0, left=expected, height=0.84, color=INK, **edge)
+    known = [(place, level.gap, *level.gap_interval) for place, level in enumerate(levels) if level.gap_interval]
+    if known:
+        places, gaps, lows, highs = np.array(known).T
+        arms = np.maximum(0, [gaps - lows, highs - gaps])
+        ax.errorbar(gaps, places, xerr=arms, fmt="none", ecolor=GREY, elinewidth=1.2, label="95% interval")
     ax.set_yticks(range(len(levels)), [style.label(_level_name(level)) for level in levels])
     ax.set_ylim(len(levels) - 0.4, -0.6)
     ends = [level.gap if level.gap_interval is None else level.gap_interval[1] for level in levels]
@@ -232,12 +238,19 @@ def _draw_levels(ax: Axes, levels: Sequence[LevelGap], name: str, n_levels: int)
     hot = [level for level in levels if level.is_hot] or [max(levels, key=lambda level: level.gap - level.expected)]
     held = sum(level.gap for level in hot)
     expected = sum(level.expected for level in hot)
-    names = f"{style.label(name)} {', '.join(style.label(_level_name(level)) for level in hot[:3])}"
+    names = _names(name, [level.level for level in hot])
     left = f" {plural(n_levels - len(levels), 'level')} with less are not shown." if n_levels > len(levels) else ""
+    holds, its = ("holds", "its") if len(hot) == 1 else ("hold", "their")
     return (
-        f"{names} {'holds' if len(hot) == 1 else 'hold'} {percent(held)} of the gap; the surprise of "
-        f"{'its' if len(hot) == 1 else 'their'} tokens alone would give {percent(expected)}.{left}"
+        f"{names[0].upper()}{names[1:]} {holds} {percent(held)} of the gap; the surprise of {its} tokens alone would "
+        f"give {percent(expected)}.{left}"
     )
+
+
+def _names(name: str, levels: Sequence[Any]) -> str:
+    """A column's levels with its name: 'worker w1 and w3', 'steps 43 to 59'."""
+    levels = [level if isinstance(level, int) else style.label(level) for level in sorted(levels, key=order_of_keys)]
+    return steps_named(levels) if name == STEP else f"{style.label(name)} {levels_named(levels)}"
 
 
 def _level_name(level: LevelGap) -> object:

@@ -329,14 +329,19 @@ def length_spread(ax: Axes, report: Report) -> str:
     ax.set_ylabel("S = sequence log-ratio (nats)")
     _length_axis(ax, lengths)
     shortest, longest = number(trend.shortest), number(trend.longest)
+    ratio_2 = f" (a ratio of 2 is {math.log(2):.2f})"
     if len(bins.std) == 1:
         enough_there = bins.count[0] >= MIN_LENGTH_COUNT
         where = "at the one length that enough sequences have" if enough_there else "over the few sequences there are"
-        return f"S has a root mean square of {shortest} nats {where}; a ratio of 2 is {math.log(2):.2f}."
-    trap = " A bound on the product rejects long sequences more often." if trend.trap else ""
+        return f"The log-ratio of a sequence is typically {shortest} nats {where}{ratio_2}."
+    if not trend.trap:
+        return (
+            f"The log-ratio of a sequence is typically {shortest} nats at the shortest lengths and {longest} at the "
+            f"longest{ratio_2}."
+        )
     return (
-        f"S has a root mean square of {shortest} nats at the shortest lengths and {longest} at the longest; "
-        f"a ratio of 2 is {math.log(2):.2f}.{trap}"
+        f"The log-ratio of a sequence grows with length, from typically {shortest} nats to {longest}{ratio_2}: a "
+        "fixed bound on the ratio rejects long responses."
     )
 
 
