@@ -299,13 +299,16 @@ def _headline(place: PlaceOfGap, names: str) -> str:
     if place.is_stale:
         return "a stale prefix cache, in rows with cached tokens"
     if place.column == STEP:
-        return f"a larger error {place.when}"
+        if place.is_to_the_end:
+            return f"something that began at step {place.since}"
+        has = "has of its own" if len(place.levels) == 1 else "have of their own"
+        return f"something that {steps_named(place.levels, every=place.every)} {has}"
     if place.column == LAG:
         return f"stale rollouts, at lag {names} (updates between sampling and training)"
     if place.column == TOKEN_CLASS:
         return f"something that is wrong with {names}"
     if place.is_the_largest:
-        return f"something that depends on the prompt's length, from {place.column} {place.levels[0]:,} on"
+        return f"something that depends on the prompt's length, from {place.levels[0]:,} tokens on"
     return f"{place.column} {names}"
 
 

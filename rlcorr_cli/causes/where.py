@@ -112,8 +112,14 @@ class PlaceOfGap:
     @property
     def when(self) -> str:
         """Of steps: 'from step 7 on', 'at steps 3, 7 and 11'."""
-        is_to_the_end = self.is_range and self.levels[-1] == self.every[-1] and self.since is not None
-        return f"from step {self.since} on" if is_to_the_end else f"at {steps_named(self.levels, every=self.every)}"
+        return (
+            f"from step {self.since} on" if self.is_to_the_end else f"at {steps_named(self.levels, every=self.every)}"
+        )
+
+    @property
+    def is_to_the_end(self) -> bool:
+        """Whether these are all steps from one on that is not the first."""
+        return self.is_range and self.levels[-1] == self.every[-1] and self.since is not None
 
     @property
     def is_all_but_the_first(self) -> bool:

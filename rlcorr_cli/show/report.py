@@ -9,6 +9,7 @@ from functools import partial
 from itertools import pairwise
 from math import log
 
+from rlcorr_cli.causes.table import CAUSES
 from rlcorr_cli.causes.wording import and_list
 from rlcorr_cli.metrics.catalog import DEFINITIONS, define, ideal, shown_at
 from rlcorr_cli.metrics.diagnostics import QUANTILES
@@ -165,11 +166,8 @@ def _first_screen(report: Report) -> Iterator[Block]:
     if whole < worst and whole * report.whole.counts["sequences"] >= FEWEST_EFFECTIVE:
         yield Note("seq_ess of all steps is lower than of any one: their sequences are weighed together.", "dim")
     more_notes = f" and {plural(len(notes) - MOST_NOTES, 'more note')}" if len(notes) > MOST_NOTES else ""
-    name = next(iter(report.broken), "kl")
-    yield Note(
-        f"{closing_words(report)} --all shows remedies, all numbers and steps{more_notes}; `rlcorr explain {name}` "
-        "explains one number."
-    )
+    more = f"--all shows remedies, all numbers and steps{more_notes}; `rlcorr explain NAME` explains a number."
+    yield Note(f"{closing_words(report)} {more}")
 
 
 def _in_short(report: Report) -> str:
@@ -247,12 +245,14 @@ def _objective_blocks(report: Report) -> Iterator[Block]:
 def closing_words(report: Report) -> str:
     """What `check` would say of all that stands above, by name."""
     failing = [*report.story.fault_names, *(name for name, status in report.broken.items() if status == "fail")]
-    warning = [name for name, status in report.broken.items() if status != "fail"]
+    warns_of_cause = report.cause is not None and CAUSES[report.cause.cause].effect == "warning"
+    warning = ["the likely cause"] * warns_of_cause
+    warning += [name for name, status in report.broken.items() if status != "fail"]
     if failing:
         warns = f", and warns of {and_list(warning)}" if warning else ""
         return f"`rlcorr check` fails because of {and_list(failing)}{warns}."
     if warning:
-        return f"`rlcorr check` passes, and warns of {and_list(warning)}."
+        return f"`rlcorr check` passes, and warns of {and_list(warning)}; with --strict it fails."
     return "`rlcorr check` passes: every number is within its limit."
 
 
@@ -320,7 +320,7 @@ def _judged_table(report: Report) -> Table:
     if of_groups:
         of = {tuple(broken.worst) for broken in of_groups.values()}
         by = clean(", ".join(min(of))) if len(of) == 1 else "group"
-        columns.append(Column(heading=f"{by} outside", cell=worst))
+        columns.append(Column(heading=f"worst {by}", cell=worst))
     return tabulated(names, tuple(columns))
 
 
@@ -379,10 +379,10 @@ FEW_STEPS, WORST_STEPS = 8, 6
 LONGEST_KEY = 24
 LOG_FROM = 20.0
 """GAP grows by factors; from this factor on it is drawn on a log scale: what doubles every step rises evenly there."""
-LEAST_FACTOR, LEAST_SPANS = 1.5, {"seq_ess": 0.05, "ppl_ratio": 0.005}
+LEAST_FACTOR, LEAST_SPANS = 1.5, {"seq_ess": 1.0, "ppl_ratio": 0.005}
 """What is drawn over many groups, beside GAP -> the change that fills the height of a line of characters, GAP's as a
-factor.  Smaller ones fill less, so that what chance moves by a few percent looks flat.  Where several values share a
-character it shows the worst of them."""
+factor; of seq_ess, a share, from 0 to 1.  Smaller ones fill less, so that what chance moves by little looks flat.
+Where several values share a character it shows the worst of them."""
 
 
 def _group_tables(report: Report) -> Iterator[Block]:
@@ -485,6 +485,7 @@ def _course_table(groups: Sequence[Group]) -> Table:
         line = sparkline(
             [log(v) if is_log and v is not None else v for v in drawn],
             is_unicode(),
+            low=0.0 if metric == "seq_ess" else None,
             least_span=0 if is_log else least_span,
         )
         worst = max(known, key=DEFINITIONS[metric].badness)

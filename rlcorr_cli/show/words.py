@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rlcorr_cli.causes.diagnosis import AnomalyFinding, CauseFinding, ColumnGap, Diagnosis, Impossible
+from rlcorr_cli.causes.steps import RISES
 from rlcorr_cli.causes.table import NOISE
 from rlcorr_cli.causes.wording import and_list, steps_named
 from rlcorr_cli.errors import plain
@@ -50,7 +51,7 @@ OF_STEP: dict[tuple[Answer, Answer], str] = {
         "unsure",
     ): "token-level importance weights are usable, and it has too few sequences to judge sequence-level ones",
     ("yes", "no"): "sequence-level importance weights are not usable",
-    ("unsure", "unsure"): "it is too small to tell which importance weights are usable",
+    ("unsure", "unsure"): "it has too few sequences to tell which importance weights are usable",
     ("unsure", "no"): "sequence-level importance weights are not usable",
     ("no", "no"): "no importance weights are usable",
 }
@@ -67,7 +68,7 @@ APART = {
 """Level -> how far apart the policies of a step are."""
 LOOK = "Find the cause of the gap; until then,"
 BY_TOKEN = "use token weights (`--preset token_is`)."
-AT_NO_COST = "If you correct, token weights (`--preset token_is`) are enough, at almost no cost."
+AT_NO_COST = "A correction is hardly needed; token weights (`--preset token_is`) cost almost nothing."
 WITH_FAULT = {"close": "Close, but", "apart": "Apart, and", "far": "Far apart, and", "void": "", "too few": ""}
 """Levels that a dump with a fault may have, and how the sentence on it begins."""
 WORDS = {"ratio_mean": "mean ratio"}
@@ -83,7 +84,8 @@ def verdict_sentences(report: Report) -> str:
     conclusion, fault = report.verdict, _fault(report)
     if fault is None:
         course = report.course
-        of = "Verdict" if course is None else f"All {course.steps:,} {clean(course.column)}s together"
+        steps = "" if course is None else f"{course.steps:,} {clean(course.column)}s"
+        of = f"On average over all {steps}" if _ends_worse(report) else f"All {steps} together" if steps else "Verdict"
         because = f" ({and_list([*_refusing(report)])})" if any(_refusing(report)) else ""
         level = level_sentence(conclusion, report.clusters, of=of, act=report.story.act, because=because)
         sentences = [level, "" if _fails_at_end(report) else _next_without_plan(report)]
@@ -92,6 +94,15 @@ def verdict_sentences(report: Report) -> str:
     if conclusion.level not in ("equal", "void"):
         sentences.append(_kept_sentence(conclusion.kept_fraction))
     return " ".join(filter(None, sentences))
+
+
+def _ends_worse(report: Report) -> bool:
+    """Whether the policies of the last step are farther apart than those of all steps together."""
+    if report.last_step is None:
+        return False
+    order = ("equal", "same", "close", "apart", "far")
+    whole, last = report.verdict.level, report.last_step.verdict.level
+    return whole in order and last in order and order.index(last) > order.index(whole)
 
 
 def _refusing(report: Report) -> Iterator[str]:
@@ -195,14 +206,17 @@ def _last_step(report: Report) -> str:
     last, course = report.last_step, report.course
     if last is None or course is None or last.verdict.level in ("void", "too few"):
         return ""
-    named, level = step_named(clean(course.column), clean(f"{last.step}")), last.verdict.level
+    column, step, level = clean(course.column), clean(f"{last.step}"), last.verdict.level
+    first, _, end = step.partition(" to ")  # of small steps, which are judged together
+    both = f"{first} and {end}" if first.isdecimal() and end == f"{int(first) + 1}" else step
+    named = f"the last {column}s, {both} together" if end else f"{step_named(column, step)}, the last"
     weights = ""
     if level in ("close", "apart") and _fault(report) is None:
         weights = f"; {OF_STEP[last.verdict.usable.token, last.verdict.usable.sequence]}"
         if last.since not in (None, last.step):
             weights += f" from {step_named(clean(course.column), clean(f'{last.since}'))} on"
     breaks = f" {BREAKS_AT_END.format(step='It breaks', act=report.story.act)}" if _fails_at_end(report) else ""
-    return f"{named[0].upper()}{named[1:]}, the last: {APART[level]}{weights}.{breaks}"
+    return f"{named[0].upper()}{named[1:]}: {APART[level]}{weights}.{breaks}"
 
 
 def short_verdict(report: Report) -> str:
@@ -246,7 +260,7 @@ def rise_sentence(course: Course) -> str:
     sentence = course_of_metric(k3, moved, GAP, clean(course.column))
     if moved is not None or course.steps < FEWEST_DOUBLED:
         return sentence
-    return f"{sentence} No steady rise or fall beyond chance is established."
+    return f"{sentence} No lasting change by a factor of {RISES:g} or more is established."
 
 
 def course_of_metric(ends: MetricCourse, rise: Rise | None, name: str, column: str) -> str:
@@ -423,17 +437,10 @@ def story_notes(story: Story) -> Iterator[Note]:
 
 def left_out_notes(counts: Mapping[str, int]) -> Iterator[Note]:
     """How many tokens and rows are not looked at, if any."""
-    left_out = [
-        f"{plural(counts[name], noun)} {label}"
-        for name, noun, label in (
-            ("masked_tokens", "token", "masked"),
-            ("empty_sequences", "sequence", "empty"),
-            ("bad_rows", "bad row", "left out"),
-        )
-        if counts[name]
-    ]
+    nouns = {"masked_tokens": "masked token", "empty_sequences": "empty sequence", "bad_rows": "bad row"}
+    left_out = [plural(counts[name], noun) for name, noun in nouns.items() if counts[name]]
     if left_out:
-        yield Note(", ".join(left_out), "dim", indent=0)
+        yield Note(f"not counted: {', '.join(left_out)}", "dim", indent=0)
 
 
 def suggestion_notes(suggestions: Sequence[SuggestedBounds], profile: str) -> Iterator[Note]:

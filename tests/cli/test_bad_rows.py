@@ -408,7 +408,7 @@ def test_outputs_may_not_share_a_name(tmp_path: Path) -> None:
 def test_text_says_what_was_left_out(tmp_path: Path) -> None:
     path = parquet(tmp_path / "d.parquet", [*good(3), bad(old_log_probs=None)])
     text = " ".join(run("analyze", path, *SKIP).out.split())
-    assert "1 bad row left out" in text
+    assert "not counted: 1 bad row " in text
     assert "null_list: 1 row left out;" in text
     summary = " ".join(run("filter", path, "--is", "token", *SKIP, "--dry-run").out.split())
     assert "4 rows in = 3 out + 0 dropped + 1 skipped." in summary

@@ -54,7 +54,7 @@ def test_a_low_terminal_is_told_the_verdict_and_the_likely_cause_again_at_the_en
     assert low.endswith(f" {verdict} Likely cause: {cause}.")
     assert [text.count(verdict) for text in (low, high, piped)] == [2, 1, 1]
     for text in (high, piped):
-        assert text.endswith("explains one number.")
+        assert text.endswith("explains a number.")
 
 
 def test_all_prints_the_names_remedies_and_steps_that_the_first_screen_leaves_out() -> None:
@@ -80,7 +80,7 @@ def test_all_prints_the_names_remedies_and_steps_that_the_first_screen_leaves_ou
 @pytest.mark.parametrize("plan", [(), ("--preset", "seq_is")])
 def test_the_table_names_the_worst_step_of_each_number_outside_its_limit(plan: tuple[str, ...]) -> None:
     shown, report = rows(screen(COLLAPSE, *plan)), analyze(COLLAPSE, preset=plan[-1] if plan else None)
-    assert shown["number"].endswith("step outside")
+    assert shown["number"].endswith("worst step")
     assert report.course is not None
     assert {broken.metric for broken in report.course.broken} >= {"k3_kl", "kl", "seq_ess", "prob_abs_diff_mean"}
     assert set(report.broken) <= set(shown)

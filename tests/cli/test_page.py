@@ -256,7 +256,7 @@ def test_verdict_figures_and_remedies_come_first_in_both_forms(steps: tuple[str,
     assert [head for head in re.findall(r"<h2[^>]*>([^<]+)", body) if head in heads] == heads
     assert [head for head in re.findall(r"^## (.+)", markdown, re.MULTILINE) if head in heads] == heads
     assert page.index('class="verdict') < page.index("<main>")
-    assert markdown.index("All 5 steps together: close ") < markdown.index("## Key figures")
+    assert markdown.index("On average over all 5 steps: close ") < markdown.index("## Key figures")
     for text in (body.replace("_<wbr>", "_"), markdown):
         assert text.index("What to do") < text.index("rejected by") < text.index("IS weights") < text.index("k2_kl")
 

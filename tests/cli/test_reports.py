@@ -132,7 +132,7 @@ def test_markdown_has_its_pictures_beside_it(tmp_path: Path) -> None:
     assert len(links) == 8
     for link in links:
         assert (tmp_path / link.replace("%20", " ")).read_bytes().startswith(b"\x89PNG")
-    assert "All 5 steps together: close" in text
+    assert "On average over all 5 steps: close" in text
     assert '```toml\nname = "decoupled_token_is"' in text
 
 

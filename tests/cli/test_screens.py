@@ -61,7 +61,7 @@ def test_the_last_of_small_steps_are_told_together(drifting: str, tmp_path: Path
     rows = pq.read_table(drifting).to_pylist()
     pq.write_table(pa.Table.from_pylist([row for i, row in enumerate(rows) if i % 64 < 16]), tmp_path / "small.parquet")
     words = re.sub(r"\s+", " ", run("analyze", str(tmp_path / "small.parquet")).out)
-    assert " Steps 9 to 11, the last: close; " in words
+    assert " The last steps, 9 to 11 together: close; " in words
 
 
 def test_weights_are_not_usable_where_a_step_refuses_them(drifting: str) -> None:

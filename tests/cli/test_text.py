@@ -83,7 +83,7 @@ def test_piped_text_is_plain(report: str) -> None:
 def test_the_first_sentence_says_what_is_usable() -> None:
     text = " ".join(run("analyze", STEPS).out.split())
     usable = "Token-level importance weights are usable, sequence-level ones are not (seq_ess 0.00313"
-    assert f"All 5 steps together: close (k3_kl below 0.01). {usable}" in text
+    assert f"On average over all 5 steps: close (k3_kl below 0.01). {usable}" in text
     text = " ".join(run("analyze", STEPS, "--all").out.split())
     assert "! seq_ess 0.00313 should be >= 0.3. Use token weights (`--preset token_is`), or drop far sequences" in text
     assert "! pareto_k_seq 3.885 should be <= 0.601. Same remedy as seq_ess." in text

@@ -206,10 +206,12 @@ def test_bounds_are_no_advice_where_the_numbers_are_void(capsys: pytest.CaptureF
 def test_the_last_line_counts_what_stands_above(report: Report, capsys: pytest.CaptureFixture[str]) -> None:
     (bounds,) = measure(request(), ChosenPlan(plan=Plan("tight", rejections=(GEOMETRIC,)))).suggestions
     fine = replace(report, rules=(), cause=None, story=Story())
-    for passing in (fine, replace(fine, suggestions=(bounds,)), replace(report, rules=())):
+    for passing in (fine, replace(fine, suggestions=(bounds,))):
         assert "`rlcorr check` passes: every number is within its limit." in " ".join(printed(passing, capsys).split())
     one = printed(replace(fine, rules=(Rule("token_ess", "warn", "", low=1.0),)), capsys)
-    assert "  `rlcorr check` passes, and warns of token_ess." in one
+    assert "  `rlcorr check` passes, and warns of token_ess; with --strict it fails." in one
+    of_cause = " ".join(printed(replace(report, rules=()), capsys).split())
+    assert "`rlcorr check` passes, and warns of the likely cause; with --strict it fails." in of_cause
 
 
 def test_a_profile_is_not_told_of_an_option_that_it_refuses(capsys: pytest.CaptureFixture[str]) -> None:

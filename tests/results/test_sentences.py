@@ -31,8 +31,8 @@ CLOSE = {
 APART = {**CLOSE, "k3_kl": 0.04, "prob_abs_diff_mean": 0.05}
 SHIFTED = AnomalyFinding(name="shifted_columns", path="a.parquet", evidence="so", fix="Shift it.", n_files=1)
 LATE = AnomalyFinding(name="steps_out_of_order", path="a.parquet", evidence="so", fix="Sort.", n_files=1)
-TOGETHER = "All 5 steps together"
-CLOSE_TOGETHER, APART_TOGETHER = f"{TOGETHER}: close (k3_kl below 0.01).", f"{TOGETHER}: apart (k3_kl 0.01 or more)."
+TOGETHER, ON_AVERAGE = "All 5 steps together", "On average over all 5 steps"
+CLOSE_TOGETHER, APART_TOGETHER = f"{ON_AVERAGE}: close (k3_kl below 0.01).", f"{TOGETHER}: apart (k3_kl 0.01 or more)."
 NOT_OF_SEQUENCES = "Token-level importance weights are usable, sequence-level ones are not"
 BOTH = "Token-level and sequence-level importance weights are both usable."
 LOOK = "Find the cause of the gap; until then, use token weights (`--preset token_is`)."
@@ -78,7 +78,7 @@ CASES = {
     "a healthy engine": Case(
         values=CLOSE,
         says=f"{CLOSE_TOGETHER} {BOTH} "
-        "If you correct, token weights (`--preset token_is`) are enough, at almost no cost.",
+        "A correction is hardly needed; token weights (`--preset token_is`) cost almost nothing.",
     ),
     "a healthy engine under a plan": Case(
         values=CLOSE,

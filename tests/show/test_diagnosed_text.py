@@ -253,7 +253,7 @@ def test_a_run_fails_on_the_verdict_of_the_dump_or_of_a_group(names: tuple[str, 
 def test_what_is_left_out_of_a_dump_is_said(text: Printed) -> None:
     counts = {**TOP_P_DUMP.whole.counts, "masked_tokens": 7, "bad_rows": 1}
     shown = text(replace(TOP_P_DUMP, whole=replace(TOP_P_DUMP.whole, counts=counts)))
-    assert shown.splitlines()[1] == "7 tokens masked, 1 bad row left out"
+    assert shown.splitlines()[1] == "not counted: 7 masked tokens, 1 bad row"
 
 
 def test_of_too_little_nothing_else_is_said(text: Printed) -> None:
