@@ -222,19 +222,18 @@ def _weighted_line(n: Floats, x: Floats, mean: Floats) -> tuple[float, float, fl
     return ratio(float((n * (x - at) * mean).sum()), float((n * (x - at) ** 2).sum())), middle, at
 
 
+SAME_BEFORE = "the tool's output, images and the chat template must be the same tokens on both sides."
 ADVICE = {
     STEP: "Find out what {what}: a restart, the weights, settings of the engine, the data.",
     CACHED: "Look at the engine's prefix cache: sample the same prompts without it, and empty it with every update of "
     "the weights.",
     "worker": "Compare settings and weights of {names} with those of the other workers, then restart {names}.",
-    TURN_STARTS: "Look at what stands before them: the tool's output, images and the chat template must be the same "
-    "tokens on both sides.",
+    TURN_STARTS: f"Look at what stands before them: {SAME_BEFORE}",
     TOKEN_CLASS: "Look at what such tokens have of their own: how each side makes ids of them and text of ids, rows of "
     "the embedding that were added or resized, a grammar or a logits processor on one side.",
     "prompt_length": "Look at what depends on the length of the context: prompts that one side cuts, the precision of "
     "the KV cache, RoPE's scaling, the attention kernel.",
-    TURN: "Look at what stands before turn {names}: the tool's output, images and the chat template must be the same "
-    "tokens on both sides.",
+    TURN: f"Look at what stands before turn {{names}}: {SAME_BEFORE}",
 }
 """What to do about a column, or a class of tokens, that names itself what its rows have of their own."""
 COLUMN_SHARE = 0.3

@@ -31,7 +31,7 @@ from rlcorr_cli.causes.columns import COLUMN_SHARE, Attribution, column_of, turn
 from rlcorr_cli.causes.diagnosis import TOO_FEW, UNCLEAR, CauseFinding, Diagnosis, Fact, Leg, SampledRows
 from rlcorr_cli.causes.exact import copied_rows, exact_facts, impossible_ratio
 from rlcorr_cli.causes.features import Context, Yardstick
-from rlcorr_cli.causes.gap import MOST_LEVELS, GapTotals
+from rlcorr_cli.causes.gap import MOST_LEVELS, PARTS, PLACE_SUMS, GapTotals
 from rlcorr_cli.causes.gap_sums import AFTER_GAP, LN_2, gap_totals
 from rlcorr_cli.causes.judge import concluded, diagnose, in_order
 from rlcorr_cli.causes.numbers import ratio
@@ -39,7 +39,7 @@ from rlcorr_cli.causes.of_tokens import head_facts, head_gap, kept_gap, kept_set
 from rlcorr_cli.causes.rows import FAULTY_ROWS
 from rlcorr_cli.causes.steps import STEP, between_steps, sample_batch, sample_clusters
 from rlcorr_cli.causes.table import CAUSES, LEAST, NOISE
-from rlcorr_cli.causes.token_classes import OTHER, by_class, text_classes, turn_classes
+from rlcorr_cli.causes.token_classes import OTHER, by_class, text_classes, turn_classes, turn_starts
 from rlcorr_cli.causes.where import LAG, TELL_TIME, TOKEN_CLASS, PlaceOfGap, place_of, shared_by
 from rlcorr_cli.causes.wording import levels_named, percent, steps_named
 from rlcorr_cli.frozen import frozen
@@ -47,7 +47,7 @@ from rlcorr_cli.measure.arrays import CPU
 from rlcorr_cli.measure.bootstrap import clusters_by
 from rlcorr_cli.measure.observe import Observation, observe
 from rlcorr_cli.totals.comparison import uncorrected
-from rlcorr_cli.totals.flat import Flags, Ints, ranges, starts_of, unique_values
+from rlcorr_cli.totals.flat import Flags, Ints, starts_of, unique_values
 from rlcorr_cli.totals.row_keys import DistinctKeys
 from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample
 from rlcorr_cli.totals.totals import Totals
@@ -59,7 +59,6 @@ HIDES = 0.5
 """Faults of single rows or tokens that make so much of the gap may hide what else is wrong."""
 TOO = "other tokens differ by more than rounding makes, too"
 AGAIN = "Mend what is named first: it may make this, too. Then run `rlcorr diagnose` again."
-"""Tokens, as mask_boundary counts them."""
 FEW = 0.05
 """Of the tokens of a place: so few may be named."""
 AS_WELL = 0.8
@@ -307,9 +306,7 @@ def _sat_on(sample: RowSample, sits_on: str) -> Ints:
     """The tokens of a place in each row."""
     if sits_on in ("first", "last"):
         return starts_of(sample.n_valid) if sits_on == "first" else np.cumsum(sample.n_valid) - 1
-    turns = sample.by_turn
-    later = np.flatnonzero(turns.levels[TURN].codes)
-    return ranges(starts_of(turns.n_valid)[later], np.minimum(turns.n_valid[later], 1 + AFTER_GAP))
+    return turn_starts(sample, 1 + AFTER_GAP)
 
 
 FILE = "file"
@@ -356,7 +353,7 @@ def search(
         diagnosis = replace(diagnosis, exact=exact, verdict=UNCLEAR, conclusion=SPOILED, causes=())
     elif diagnosis.verdict != TOO_FEW:
         diagnosis = _refined(sample, diagnosis, context, place=place, units=units)
-        of_tokens = [turn_classes(sample)] if turns else []
+        of_tokens = [turn_classes(sample)] if turns and _share_of_turn_starts(totals) >= CLASS_SHARE else []
         if classes and sample.token_ids is not None:
             of_tokens.append(text_classes(sample, classes))
         for each in of_tokens:
@@ -397,6 +394,13 @@ def _refined(
     return with_shared_places(sample, by_place, tokens)
 
 
+def _share_of_turn_starts(totals: GapTotals) -> float:
+    """The share of the gap in the parts that first tokens of later turns may be of: no more is in these tokens."""
+    squares = totals.places[:, PLACE_SUMS.index("l2")]
+    parts = [PARTS.index(part) for part in ("odd", "last", "gap", "after_gap")]
+    return ratio(float(squares[parts].sum()), float(squares.sum()))
+
+
 def _with_classes(sample: RowSample, whole: Diagnosis, of_tokens: ColumnOfKeys) -> tuple[Diagnosis, tuple[Any, ...]]:
     """The diagnosis with what classes of tokens hold of the gap, and the classes named: those that stand apart take the
     place of a broad cause, and stand before a column or a fault that holds less.
@@ -407,10 +411,6 @@ def _with_classes(sample: RowSample, whole: Diagnosis, of_tokens: ColumnOfKeys) 
     gaps = gap_totals(units)
     place = place_of(units, gaps)
     place = None if place is None or place.column != TOKEN_CLASS or OTHER in place.levels else place
-    levels = gaps.totals.columns[TOKEN_CLASS]
-    held = Attribution(
-        name=TOKEN_CLASS, levels=levels, totals=gaps.totals, tried=len(levels.keys), may_be_hot=True, place=place
-    )
     named = whole.cause
     is_held = named is not None and (
         named.parameters.get("column") == TOKEN_CLASS
@@ -418,6 +418,10 @@ def _with_classes(sample: RowSample, whole: Diagnosis, of_tokens: ColumnOfKeys) 
     )
     if place is None or is_held or place.share < CLASS_SHARE:
         return whole, ()
+    levels = gaps.totals.columns[TOKEN_CLASS]
+    held = Attribution(
+        name=TOKEN_CLASS, levels=levels, totals=gaps.totals, tried=len(levels.keys), may_be_hot=True, place=place
+    )
     whole = replace(whole, columns=(*whole.columns, held.gap_of_column()))
     found = column_of(place)
     others = [cause for cause in whole.causes if cause.cause not in BROAD]

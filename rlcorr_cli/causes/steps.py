@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from rlcorr_cli.causes.diagnosis import StepChange
 from rlcorr_cli.causes.gap import INDEX_EDGES, SURPRISE_EDGES
 from rlcorr_cli.causes.gap_sums import logit
-from rlcorr_cli.causes.numbers import ratios
+from rlcorr_cli.causes.numbers import once, ratios
 from rlcorr_cli.frozen import frozen
 from rlcorr_cli.measure.arrays import Segments
 from rlcorr_cli.measure.bootstrap import cluster_keys, row_keys
@@ -228,6 +228,7 @@ def step_levels(sample: RowSample | None, range_of: Mapping[Any, Any] | None = N
     }
 
 
+@once
 def shift_of_sample(sample: RowSample) -> Shift | None:
     """The shift of the logarithms of its clusters' k3_kl along a sample's steps, which are numbers."""
     of_steps = step_levels(sample)

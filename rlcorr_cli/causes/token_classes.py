@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from rlcorr_cli.causes.where import TOKEN_CLASS
-from rlcorr_cli.totals.flat import ranges, starts_of
+from rlcorr_cli.totals.flat import Ints, ranges, starts_of
 from rlcorr_cli.totals.row_sample import TURN, ColumnOfKeys, RowSample
 
 OTHER, FORCED, TURN_STARTS = "other", "tokens without a choice", "the first tokens of later turns"
@@ -81,11 +81,16 @@ def text_classes(sample: RowSample, classes: Mapping[int, str]) -> ColumnOfKeys:
 
 def turn_classes(sample: RowSample) -> ColumnOfKeys:
     """Whether each valid token is among the first TURN_START_TOKENS of any turn but its row's first one."""
+    codes = np.zeros(sample.n_valid_tokens, np.int64)
+    codes[turn_starts(sample, TURN_START_TOKENS)] = 1
+    return ColumnOfKeys(codes=codes, values=(OTHER, TURN_STARTS))
+
+
+def turn_starts(sample: RowSample, n: int) -> Ints:
+    """The places, among the valid tokens, of the first n of every turn but its row's first one."""
     turns = sample.by_turn
     later = np.flatnonzero(turns.levels[TURN].codes)
-    codes = np.zeros(sample.n_valid_tokens, np.int64)
-    codes[ranges(starts_of(turns.n_valid)[later], np.minimum(turns.n_valid[later], TURN_START_TOKENS))] = 1
-    return ColumnOfKeys(codes=codes, values=(OTHER, TURN_STARTS))
+    return ranges(starts_of(turns.n_valid)[later], np.minimum(turns.n_valid[later], n))
 
 
 def by_class(sample: RowSample, of_tokens: ColumnOfKeys) -> RowSample:

@@ -233,7 +233,7 @@ def save(result: "Result | Picture", path: str | Path) -> Path:
 
 
 def _save_picture(picture: Picture, path: str | Path) -> Path:
-    from rlcorr_cli.show.figures import Drawn
+    from rlcorr_cli.show.figures import DPI, Drawn
 
     if picture.figure is None:
         raise DataError(f"There is nothing to draw: {picture.caption}", "Draw another kind.")
@@ -241,7 +241,7 @@ def _save_picture(picture: Picture, path: str | Path) -> Path:
     target = replace(target, overwrite=True)
     check_run((target,), ())
     with Outputs() as staging:
-        staged = _staged_picture(Drawn(picture.kind, picture.figure, picture.caption), target, (), staging)
+        staged = _staged_picture(Drawn(picture.kind, picture.figure, picture.caption), target, (), staging, dpi=DPI)
         staging.publish()
     assert staged.path is not None
     return staged.path
@@ -347,7 +347,7 @@ def _destinations_named(path: Path, kinds: Sequence[str]) -> dict[str, Destinati
 
 
 def _staged_picture(
-    drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Outputs, *, dpi: int = 150
+    drawn: "Drawn", place: Destination | None, notes: tuple[str, ...], staging: Outputs, *, dpi: int
 ) -> Picture:
     """The picture, staged for its file if it has one."""
     if drawn.figure is None or place is None:

@@ -86,7 +86,8 @@ def verdict_sentences(report: Report) -> str:
         course = report.course
         steps = "" if course is None else f"{course.steps:,} {clean(course.column)}s"
         of = f"On average over all {steps}" if _ends_worse(report) else f"All {steps} together" if steps else "Verdict"
-        because = f" ({and_list([*_refusing(report)])})" if any(_refusing(report)) else ""
+        refusing = [*_refusing(report)]
+        because = f" ({and_list(refusing)})" if refusing else ""
         level = level_sentence(conclusion, report.clusters, of=of, act=report.story.act, because=because)
         sentences = [level, "" if _fails_at_end(report) else _next_without_plan(report)]
     else:
@@ -202,7 +203,7 @@ def opening_sentence(report: Report) -> str:
 
 
 def _last_step(report: Report) -> str:
-    """'Step 59: apart; sequence-level weights are not usable since step 47.'"""
+    """'Step 59, the last: apart; sequence-level importance weights are not usable from step 47 on.'"""
     last, course = report.last_step, report.course
     if last is None or course is None or last.verdict.level in ("void", "too few"):
         return ""

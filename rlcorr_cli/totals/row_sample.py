@@ -204,7 +204,8 @@ class RowSample:
         return replace(self, valid=valid, n_valid=n_valid, **of_valid).rows(np.flatnonzero(n_valid))
 
     def with_tokens_in(self, order: Ints) -> "RowSample":
-        """Its valid tokens alone, in another order within each row.  order: i64[V], places among the valid ones."""
+        """Its valid tokens alone, in another order.  order: i64[V], places among the valid ones; where tokens change
+        rows by it, `parted` makes rows of them anew."""
         valid = self.is_valid
         arrays = ((name, array.of, getattr(self, name)) for name, array in ARRAYS.items())
         moved = {

@@ -221,9 +221,8 @@ def column(ax: Axes, dump: DiagnosedDump, finding: Finding) -> str:
 def _draw_levels(ax: Axes, levels: Sequence[LevelGap], name: str, n_levels: int) -> str:
     for place, level in enumerate(levels):
         ax.barh(place, level.gap, height=0.6, color=ORANGE if level.is_hot else BLUE)
-    expected = [level.expected for level in levels]
     edge = {"edgecolor": INK, "linewidth": 1.6, "label": "expected from surprise alone"}
-    ax.barh(range(len(levels)), 0.0, left=expected, height=0.84, color=INK, **edge)
+    ax.barh(range(len(levels)), 0.0, left=[level.expected for level in levels], height=0.84, color=INK, **edge)
     known = [(place, level.gap, *level.gap_interval) for place, level in enumerate(levels) if level.gap_interval]
     if known:
         places, gaps, lows, highs = np.array(known).T

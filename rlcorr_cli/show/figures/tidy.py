@@ -62,8 +62,8 @@ def _rows(ax: Any) -> Iterator[Row]:
 
 def _names(axis: Any, bars: Sequence[BarContainer]) -> dict[Any, str]:
     """The name at each place of the axis on which bars stand, where it has names."""
-    upright = {"x": True, "y": False}[axis.axis_name]
-    if not any((each.orientation == "vertical") is upright for each in bars):
+    stand = "vertical" if axis.axis_name == "x" else "horizontal"
+    if all(each.orientation != stand for each in bars):
         return {}
     named = zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
     return {float(at): text.get_text() for at, text in named if text.get_text()}
