@@ -42,8 +42,9 @@ MOST_LAGS = 12
 RANGED_FROM = 3
 ROWS_AT_ONCE = 512
 """Rows whose draws are held at once."""
-SURE = 0.995
-"""That a lag adds anything is said where chance would say it of one dump in two hundred, were errors known exactly."""
+SURE = 0.9999
+"""That a lag adds anything is said where chance would say it of one dump in ten thousand, were errors known exactly.
+What steps change must not be given to a lag, and a lag that matters is far above it."""
 
 
 @frozen(kw_only=True)

@@ -43,6 +43,15 @@ def test_what_a_lag_adds_lies_within_its_interval_and_is_not_given_to_the_step(e
     assert all(sure) if by_lag else not any(sure)
 
 
+@pytest.mark.parametrize("effect", ["step", "none"])
+def test_a_lag_is_not_said_to_add_what_an_unlucky_draw_adds(effect: str) -> None:
+    found = report(EFFECTS[effect], seed=1, grows=False).lags  # its intervals miss 0
+    assert found is not None
+    added = [each.added for each in found.lags if each.added is not None]
+    assert any(not each.low <= 0 <= each.high for each in added)
+    assert not any(each.sure for each in added)
+
+
 def test_lags_that_share_no_step_are_not_told_apart_from_the_steps(tmp_path: Path) -> None:
     path = written(tmp_path, of_steps_alone())
     found = analyze(path)
